@@ -1,0 +1,47 @@
+# Everything runs in .venv, which is made from the pinned lock file on first use.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+TORCH := $(shell grep '^torch==' requirements.lock)
+
+.PHONY: help train train-paper test test-all check format lock clean
+
+help: ## Show what there is
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
+
+# torch goes first and alone: a pinned torch keeps pip from looking for another build of it
+$(INSTALLED): requirements.lock pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet $(TORCH)
+	$(BIN)/python -m pip install --quiet -r requirements.lock
+	$(BIN)/python -m pip install --quiet --no-deps --editable .
+	@touch $@
+
+train: $(INSTALLED) ## A first run that learns to walk (REValueD with 3 critics, about 10 minutes on 2 cores)
+	$(BIN)/revalued train walker-walk --critics 3 --env-steps 100000
+
+train-paper: $(INSTALLED) ## The paper's protocol on the same task (10 critics, 500,000 interactions)
+	$(BIN)/revalued train walker-walk
+
+test: $(INSTALLED) ## All quick tests
+	$(BIN)/python -m pytest
+
+test-all: $(INSTALLED) ## Also the slow tests
+	$(BIN)/python -m pytest -m ""
+
+check: $(INSTALLED) ## Style, types and quick tests
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest
+
+format: $(INSTALLED) ## Mend the style
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+lock: ## Write requirements.lock from what is installed in .venv
+	$(BIN)/python -m pip freeze --exclude-editable | sed 's/+cpu//' | grep -vE '^(pip|setuptools|wheel)==' > requirements.lock
+
+clean: ## Remove .venv and caches (never the runs)
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache build dist

@@ -1,0 +1,7 @@
+"""`python -m revalued` is the same as `revalued`."""
+
+import sys
+
+from revalued.cli import main
+
+sys.exit(main())

@@ -1,0 +1,69 @@
+"""Choosing actions: ε-greedy with one critic drawn per lane, and greedy on the ensemble's mean."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from revalued.config import ExplorationConfig
+from revalued.networks import NetworkShape, Parameters, predict
+from revalued.ops.categorical import expected_values
+from revalued.ops.utilities import greedy_actions
+
+
+class Policy:
+    """Per-dimension values of every choice, from whatever parameters it is given."""
+
+    def __init__(self, shape: NetworkShape, parameters: Parameters, support: Tensor | None) -> None:
+        self.shape, self.parameters, self.support = shape, parameters, support
+        self.device = next(iter(parameters.values())).device
+        self.exists = torch.from_numpy(shape.actions.exists).to(self.device) if shape.actions.is_padded else None
+
+    @torch.no_grad()
+    def utilities(self, observations: NDArray[np.float32]) -> Tensor:
+        """Return utilities [K, B, N, A] for observations [B, D]; a categorical head's expected values."""
+        output = predict(self.parameters, torch.tensor(observations, device=self.device), self.shape)
+        return output if self.support is None else expected_values(output, self.support)
+
+    @torch.no_grad()
+    def greedy(self, observations: NDArray[np.float32]) -> NDArray[np.int64]:
+        """Return the greedy actions [B, N] of the ensemble's mean utilities."""
+        actions: NDArray[np.int64] = greedy_actions(self.utilities(observations).mean(dim=0), self.exists).cpu().numpy()
+        return actions
+
+    @torch.no_grad()
+    def greedy_of_critics(self, observations: NDArray[np.float32], critics: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return for every lane the greedy action [N] of the critic drawn for it."""
+        lanes = torch.arange(len(critics), device=self.device)
+        own = self.utilities(observations)[torch.from_numpy(critics).to(self.device), lanes]
+        actions: NDArray[np.int64] = greedy_actions(own, self.exists).cpu().numpy()
+        return actions
+
+
+def epsilon_at(config: ExplorationConfig, env_steps: int) -> float:
+    """Return ε = max(minimum, decay^t) after t environment interactions."""
+    return max(config.epsilon_min, config.epsilon_decay**env_steps)
+
+
+def explore(
+    policy: Policy,
+    observations: NDArray[np.float32],
+    config: ExplorationConfig,
+    env_steps: int,
+    rng: np.random.Generator,
+) -> NDArray[np.int64]:
+    """Return ε-greedy actions [L, N] for L lanes that have made `env_steps` interactions together.
+
+    Every call draws the same amount of randomness, whatever comes of it, so streams never depend on outcomes.
+    """
+    space = policy.shape.actions
+    num_lanes = len(observations)
+    critics = rng.integers(policy.shape.critics, size=num_lanes)
+    width = 1 if config.exploration == "joint" else space.num_dimensions
+    explores = rng.random((num_lanes, width)) < epsilon_at(config, env_steps)
+    random_actions = space.uniform(rng.random((num_lanes, space.num_dimensions)))
+    if explores.all():
+        return random_actions
+    return np.where(explores, random_actions, policy.greedy_of_critics(observations, critics))

@@ -1,0 +1,1 @@
+"""Named algorithms and the loss they are composed of."""

@@ -1,0 +1,137 @@
+"""The loss of any algorithm of the family, composed from `ops` by the choices in its configuration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from revalued.config import AlgorithmConfig
+from revalued.ops import categorical
+from revalued.ops.losses import exponential_weight, huber, quadratic_weight, regularisation_errors
+from revalued.ops.targets import max_of_mean, mean_of_max, n_step_target
+from revalued.ops.utilities import chosen_utilities, greedy_actions, mean_decomposition, sum_decomposition
+
+_DECOMPOSE = {"mean": mean_decomposition, "sum": sum_decomposition, "atomic": mean_decomposition}
+_BOOTSTRAP = {"max-of-mean": max_of_mean, "mean-of-max": mean_of_max}
+_WEIGHT = {"exponential": exponential_weight, "quadratic": quadratic_weight}
+
+
+@dataclass(frozen=True)
+class TensorBatch:
+    """B n-step transitions (s, a, R, Γ, s') with importance weights ω, on the learner's device."""
+
+    observations: Tensor
+    actions: Tensor
+    returns: Tensor
+    discounts: Tensor
+    next_observations: Tensor
+    weights: Tensor
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """What the networks say: utilities [K, B, N, A], or logits with Z behind; None what the algorithm does not use."""
+
+    online: Tensor
+    target_next: Tensor
+    target: Tensor | None = None
+    online_next: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class LossTerms:
+    """A differentiable loss, replay priorities [B], and figures for the log."""
+
+    loss: Tensor
+    priorities: Tensor
+    metrics: dict[str, Tensor]
+
+
+def loss_terms(
+    algorithm: AlgorithmConfig,
+    predictions: Predictions,
+    batch: TensorBatch,
+    exists: Tensor | None,
+    support: Tensor | None,
+) -> LossTerms:
+    """Return Σ_k mean_b ω_b (TD + β · regulariser), summed over critics so that each learns as it would alone."""
+    if support is not None:
+        return _categorical_loss(algorithm, predictions, batch, exists, support)
+    return _utility_loss(algorithm, predictions, batch, exists)
+
+
+def utility_target(
+    algorithm: AlgorithmConfig, predictions: Predictions, batch: TensorBatch, exists: Tensor | None
+) -> Tensor:
+    """Return the target y [B] that all critics share."""
+    values = _BOOTSTRAP[algorithm.ensemble_target](predictions.target_next, predictions.online_next, exists)
+    # BDQ averages its branches in the target too
+    combine = _DECOMPOSE.get(algorithm.decomposition, mean_decomposition)
+    return n_step_target(batch.returns, batch.discounts, combine(values))
+
+
+def _utility_loss(
+    algorithm: AlgorithmConfig, predictions: Predictions, batch: TensorBatch, exists: Tensor | None
+) -> LossTerms:
+    with torch.no_grad():
+        y = utility_target(algorithm, predictions, batch, exists)
+    chosen = chosen_utilities(predictions.online, batch.actions)
+    if algorithm.decomposition == "branch":
+        td_errors = y[:, None] - chosen
+        td_loss, error_size = huber(td_errors).mean(dim=-1), td_errors.detach().abs().mean(dim=-1)
+        q_values = chosen.detach().mean(dim=-1)
+    else:
+        q_values = _DECOMPOSE[algorithm.decomposition](chosen)
+        td_errors = y - q_values
+        td_loss, error_size = huber(td_errors), td_errors.detach().abs()
+    loss = td_loss
+    metrics = {"td_loss": td_loss.detach().mean()}
+    if algorithm.beta > 0 and predictions.target is not None:
+        with torch.no_grad():
+            target_chosen = chosen_utilities(predictions.target, batch.actions)
+            weights = _WEIGHT[algorithm.regulariser_weight](y[:, None] - chosen, algorithm.regulariser_temperature)
+        errors = regularisation_errors(chosen, target_chosen, weights)
+        regulariser = errors.sum(dim=-1) if algorithm.regulariser_reduction == "sum" else errors.mean(dim=-1)
+        loss = td_loss + algorithm.beta * regulariser
+        metrics["regulariser"] = regulariser.detach().mean()
+    total = (batch.weights * loss).mean(dim=1).sum()
+    metrics |= {"mean_q": q_values.detach().mean(), "mean_target": y.mean(), "td_error": error_size.mean()}
+    return LossTerms(total, error_size.mean(dim=0), metrics)
+
+
+def _categorical_loss(
+    algorithm: AlgorithmConfig, predictions: Predictions, batch: TensorBatch, exists: Tensor | None, support: Tensor
+) -> LossTerms:
+    with torch.no_grad():
+        target = categorical_target(algorithm, predictions, batch, exists, support)
+        y = (target * support).sum(dim=-1)
+    logits = categorical.average_logits(chosen_utilities(predictions.online, batch.actions))
+    td_loss = categorical.cross_entropy(target, logits)
+    q_values = categorical.expected_values(logits.detach(), support)
+    error_size = (y - q_values).abs()
+    total = (batch.weights * td_loss).mean(dim=1).sum()
+    metrics = {"td_loss": td_loss.detach().mean(), "mean_q": q_values.mean(), "mean_target": y.mean()}
+    metrics["td_error"] = error_size.mean()
+    return LossTerms(total, error_size.mean(dim=0), metrics)
+
+
+def categorical_target(
+    algorithm: AlgorithmConfig, predictions: Predictions, batch: TensorBatch, exists: Tensor | None, support: Tensor
+) -> Tensor:
+    """Return the projected target distribution [B, Z]: a mixture, in equal parts, of the K target critics'.
+
+    The sub-actions are those of largest expected value: under the ensemble's mean (max-of-mean), or under each critic
+    by itself (mean-of-max); double Q lets the online critics choose.
+    """
+    chooser = predictions.target_next if predictions.online_next is None else predictions.online_next
+    values = categorical.expected_values(chooser, support)
+    if algorithm.ensemble_target == "max-of-mean":
+        choice = greedy_actions(values.mean(dim=0), exists).expand(values.shape[:3])
+    else:
+        choice = greedy_actions(values, exists)
+    index = choice[..., None, None].expand(*choice.shape, 1, support.shape[0])
+    logits = categorical.average_logits(predictions.target_next.gather(3, index).squeeze(3))
+    mixture = logits.softmax(dim=-1).mean(dim=0)
+    return categorical.project_distribution(mixture, batch.returns, batch.discounts, support)

@@ -1,0 +1,157 @@
+"""Checkpoints: folders of plain arrays that appear whole or not at all, and never run code when they are read.
+
+`checkpoint/env-steps-000050000/` holds `meta.json`, `learner.safetensors`, one `.npy` file per array, and
+`manifest.json` with the size and checksum of each. It is written under a temporary name; a background thread computes
+checksums, syncs everything to disk and renames it, so a kill at any moment leaves the previous checkpoints intact.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import threading
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors.torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from revalued.errors import UserError
+
+FORMAT_VERSION = 1
+KEPT_CHECKPOINTS = 2
+_PREFIX, _TEMPORARY = "env-steps-", "incomplete-"
+
+
+class DamagedCheckpointError(Exception):
+    """A checkpoint's files are not what its manifest says."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Everything that was saved, read back."""
+
+    meta: dict[str, Any]
+    tensors: dict[str, Tensor]
+    arrays: dict[str, NDArray[Any]]
+
+
+class CheckpointWriter:
+    """Writes checkpoints of one run, one at a time."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._thread: threading.Thread | None = None
+        self._error: BaseException | None = None
+        folder.mkdir(parents=True, exist_ok=True)
+        for leftover in folder.glob(f"{_TEMPORARY}*"):
+            shutil.rmtree(leftover)
+
+    def save(
+        self, env_steps: int, meta: Mapping[str, Any], tensors: Mapping[str, Tensor], arrays: Mapping[str, NDArray[Any]]
+    ) -> None:
+        """Write the files now (the data may change afterwards) and complete the checkpoint in the background."""
+        self.wait()
+        name = f"{_PREFIX}{env_steps:012d}"
+        if (self.folder / name).exists():
+            return  # a run is a function of its seed: the state at this moment is already there
+        temporary = self.folder / f"{_TEMPORARY}{name}"
+        (temporary / "arrays").mkdir(parents=True)
+        stated = {"format": FORMAT_VERSION, "env_steps": env_steps, **meta}
+        (temporary / "meta.json").write_text(json.dumps(stated, indent=1))
+        safetensors.torch.save_file(dict(tensors), temporary / "learner.safetensors")
+        for key, array in arrays.items():
+            np.save(temporary / "arrays" / f"{key}.npy", array, allow_pickle=False)
+        self._thread = threading.Thread(target=self._complete, args=(temporary, name), name="checkpoint")
+        self._thread.start()
+
+    def wait(self) -> None:
+        """Return when the checkpoint in progress is safely on disk."""
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise UserError(f"the checkpoint could not be written to {self.folder}: {error}") from error
+
+    def _complete(self, temporary: Path, name: str) -> None:
+        try:
+            files = sorted(path for path in temporary.rglob("*") if path.is_file())
+            manifest = {str(path.relative_to(temporary)): _fingerprint(path) for path in files}
+            (temporary / "manifest.json").write_text(json.dumps(manifest, indent=1))
+            for path in [*files, temporary / "manifest.json", temporary / "arrays", temporary]:
+                _sync(path)
+            temporary.rename(self.folder / name)
+            _sync(self.folder)
+            for old in _checkpoints(self.folder)[KEPT_CHECKPOINTS:]:
+                # renamed first, so that a kill halfway through deleting leaves nothing that looks like a checkpoint
+                doomed = old.rename(old.with_name(f"{_TEMPORARY}{old.name}"))
+                shutil.rmtree(doomed)
+        except BaseException as error:  # handed to the training thread by wait()
+            self._error = error
+
+
+def load_newest(folder: Path, warn: Callable[[str], None], *, arrays: bool = True) -> Checkpoint | None:
+    """Return the newest checkpoint that is undamaged, warning of any that is not; None where there is none at all.
+
+    `arrays=False` leaves replay and lanes on disk: the rest is enough to act.
+    """
+    found = _checkpoints(folder)
+    for path in found:
+        try:
+            return read_checkpoint(path, arrays=arrays)
+        except (DamagedCheckpointError, OSError, ValueError, KeyError) as error:
+            warn(f"checkpoint {path.name} is damaged ({error}): falling back to the one before")
+    if found:
+        raise UserError(f"no checkpoint in {folder} is readable")
+    return None
+
+
+def read_checkpoint(path: Path, *, arrays: bool = True) -> Checkpoint:
+    """Read one checkpoint after comparing every file with the manifest; `arrays=False` leaves the replay alone."""
+    try:
+        manifest = json.loads((path / "manifest.json").read_text())
+        wanted = {name: mark for name, mark in manifest.items() if arrays or not name.startswith("arrays/")}
+    except (OSError, ValueError, AttributeError) as error:
+        raise DamagedCheckpointError(f"manifest.json is unreadable: {error}") from error
+    for name, mark in wanted.items():
+        file = path / name
+        if not file.is_file() or _fingerprint(file) != mark:
+            raise DamagedCheckpointError(f"{name} is missing or differs from the manifest")
+    meta = json.loads((path / "meta.json").read_text())
+    if meta.get("format") != FORMAT_VERSION:
+        raise UserError(
+            f"{path} has checkpoint format {meta.get('format')}, this version of revalued reads {FORMAT_VERSION}"
+        )
+    tensors = safetensors.torch.load_file(path / "learner.safetensors")
+    loaded = {
+        Path(name).stem: np.load(path / name, allow_pickle=False) for name in wanted if name.startswith("arrays/")
+    }
+    return Checkpoint(meta, tensors, loaded)
+
+
+def _checkpoints(folder: Path) -> list[Path]:
+    return sorted(folder.glob(f"{_PREFIX}*"), reverse=True)
+
+
+def _fingerprint(path: Path) -> dict[str, int]:
+    checksum, size = 0, 0
+    with path.open("rb") as file:
+        while block := file.read(1 << 22):
+            checksum = zlib.crc32(block, checksum)
+            size += len(block)
+    return {"bytes": size, "crc32": checksum}
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,36 @@
+"""`revalued list`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from revalued.algorithms.presets import PRESETS
+from revalued.cli.parsing import parse
+from revalued.errors import unknown_name
+
+
+@dataclass(frozen=True)
+class ListArguments:
+    """Show what there is to choose from."""
+
+    what: str
+    """`algos` or `tasks`."""
+
+
+def show_list(arguments: list[str]) -> int:
+    """Carry out `revalued list`."""
+    what = parse(ListArguments, "list", arguments).what if arguments else "all"
+    if what not in ("all", "algos", "tasks"):
+        raise unknown_name("list", what, ("algos", "tasks"))
+    if what in ("all", "algos"):
+        width = max(map(len, PRESETS))
+        for name, chosen in PRESETS.items():
+            print(f"{name:<{width}}  {chosen.summary}")
+    if what == "all":
+        print()
+    if what in ("all", "tasks"):
+        from revalued.envs import task_names
+
+        for name in task_names():
+            print(name)
+    return 0

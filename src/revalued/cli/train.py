@@ -1,0 +1,148 @@
+"""`revalued train` and `revalued resume`."""
+
+from __future__ import annotations
+
+import shlex
+import signal
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import tyro
+
+from revalued.algorithms.presets import PRESETS, preset
+from revalued.cli.parsing import parse
+from revalued.config import TrainConfig, validate
+from revalued.errors import UserError
+
+
+@dataclass(frozen=True)
+class TrainArguments:
+    """Train an agent on a task."""
+
+    config: TrainConfig = field(default_factory=lambda: TrainConfig(task=tyro.MISSING))
+    out: Path | None = None
+    """Folder for everything the run writes; by default runs/TASK/ALGO-seedS."""
+    quiet: bool = False
+    """Print nothing but warnings."""
+
+
+@dataclass(frozen=True)
+class ResumeArguments:
+    """Go on with a run from its newest checkpoint."""
+
+    dir: Path
+    """Folder of the run."""
+    env_steps: int | None = None
+    """Prolong the run to so many environment interactions."""
+    workers: int | None = None
+    """Step the environments in so many processes from now on; results do not depend on it."""
+    quiet: bool = False
+    """Print nothing but warnings."""
+
+
+def train(arguments: list[str]) -> int:
+    """Carry out `revalued train`."""
+    algo = _given(arguments, "--algo", default="revalued")
+    start_from = TrainConfig(task=tyro.MISSING, algo=algo, algorithm=preset(algo))
+    given = parse(TrainArguments, "train", arguments, TrainArguments(start_from))
+    validate(given.config)
+    from revalued import runs  # after the flags are known to be right: importing torch takes a second
+
+    config, shape = runs.prepare(given.config)
+    network = shape.network
+    title = (
+        f"{config.algo} on {config.task}: {network.actions.num_dimensions} dimensions of up to "
+        f"{network.actions.max_choices} choices, {network.critics} critic{'s' if network.critics > 1 else ''}, "
+        f"{config.execution.device} with {config.execution.threads} threads, {config.execution.workers} workers"
+    )
+    path = given.out or _default_path(config)
+
+    def work(progress: Any, should_stop: Callable[[], bool]) -> Any:
+        progress.say(f"{title}\nwriting to {path}")
+        return runs.start(config, path, progress, should_stop)[1]
+
+    return _guarded(path, given.quiet, work)
+
+
+def resume(arguments: list[str]) -> int:
+    """Carry out `revalued resume`."""
+    given = parse(ResumeArguments, "resume", arguments)
+    from revalued import runs
+
+    def work(progress: Any, should_stop: Callable[[], bool]) -> Any:
+        return runs.resume(given.dir, progress, should_stop, env_steps=given.env_steps, workers=given.workers)
+
+    return _guarded(given.dir, given.quiet, work)
+
+
+def _guarded(path: Path, quiet: bool, work: Callable[[Any, Callable[[], bool]], Any]) -> int:
+    """Train with Ctrl-C and SIGTERM turned into a checkpoint; say how it ended and how to go on."""
+    from revalued.envs import LaneError
+    from revalued.learner import NonFiniteError
+    from revalued.progress import make_progress
+
+    received: list[int] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        received.append(number)
+        signal.signal(number, signal.SIG_DFL)  # a second Ctrl-C ends it at once
+        if not quiet:
+            print("\nstopping: writing a checkpoint ...", file=sys.stderr, flush=True)
+
+    previous = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    resume_command = f"revalued resume {shlex.quote(str(path))}"
+    progress = make_progress(quiet=quiet)
+    try:
+        outcome = work(progress, lambda: bool(received))
+    except (NonFiniteError, LaneError) as error:
+        print(f"revalued: {error}; checkpoints are kept in {path / 'checkpoint'}", file=sys.stderr)
+        return 1
+    finally:
+        progress.close()
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+    if not outcome.finished:
+        print(f"stopped; go on with: {resume_command}", file=sys.stderr)
+        return 128 + received[0]
+    if not quiet:
+        _print_summary(path, outcome.summary)
+    return 0
+
+
+def _print_summary(path: Path, summary: dict[str, Any]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from revalued.progress import format_duration
+
+    table = Table(show_header=False, title=f"{summary['algo']} on {summary['task']}, seed {summary['seed']}")
+    table.add_row("final return", f"{summary['final_return']:.1f}")
+    table.add_row("best return", f"{summary['best_return']:.1f} after {summary['best_at_updates']:,} updates")
+    table.add_row("interactions", f"{summary['env_steps']:,}")
+    table.add_row("updates", f"{summary['updates']:,}")
+    table.add_row("training episodes", f"{summary['train_episodes']:,}")
+    table.add_row("wall time", format_duration(summary["wall_seconds"]))
+    table.add_row("folder", str(path))
+    Console().print(table)
+
+
+def _given(arguments: list[str], flag: str, default: str) -> str:
+    """Find one flag's value before parsing: the preset decides the other flags' defaults."""
+    for position, argument in enumerate(arguments):
+        if argument.startswith(f"{flag}="):
+            return argument.split("=", 1)[1]
+        if argument == flag:
+            if position + 1 == len(arguments):
+                raise UserError(f"{flag} needs a value: one of {', '.join(PRESETS)}")
+            return arguments[position + 1]
+    return default
+
+
+def _default_path(config: TrainConfig) -> Path:
+    from revalued.run_folder import default_path
+
+    return default_path(config.task, config.algo, config.seed)

@@ -1,0 +1,70 @@
+"""What runs inside a worker process: a `LaneGroup` that obeys one-byte commands until its parent is gone."""
+
+from __future__ import annotations
+
+import pickle
+import signal
+import traceback
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from typing import Any, Final
+
+from revalued.envs.factory import FactoredEnv
+from revalued.envs.lane_group import LaneGroup
+from revalued.envs.lane_types import LaneBuffers, LaneError
+
+RESET: Final = b"r"
+STEP: Final = b"s"
+RESTORE: Final = b"l"
+"""Followed by the pickled `LaneState` of this worker's lanes."""
+DONE: Final = b"k"
+"""The only answer but a failure, which is the pickled arguments of a `LaneError`."""
+
+
+def run_worker(
+    connection: Connection,
+    make: Callable[[], FactoredEnv],
+    worker: int,
+    lanes: range,
+    memory: Any,
+    shape: tuple[int, int, int],
+    seed: int,
+    stream: int | str,
+) -> None:
+    """Step the lanes of one worker, on command, until the parent closes the pipe or fails to."""
+    # Ctrl-C in a terminal reaches every process of the group, but what it means is for the parent to decide. The
+    # parent held the signal back until here.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    try:
+        try:
+            group = LaneGroup(make, lanes, LaneBuffers.over(memory, *shape).select(lanes), seed, stream)
+            connection.send_bytes(DONE)
+            _serve(connection, group)
+        except LaneError as error:
+            details = {"lane": error.lane, "episode": error.episode, "step": error.step}
+            _report(connection, worker, str(error), error.traceback_text, **details)
+        except (EOFError, OSError):
+            raise
+        except Exception as error:
+            message = f"worker {worker} (lanes {lanes}): {type(error).__name__}: {error}"
+            _report(connection, worker, message, traceback.format_exc())
+    except (EOFError, OSError):
+        return  # the parent is gone, or has closed the lanes
+
+
+def _serve(connection: Connection, group: LaneGroup) -> None:
+    while True:
+        message = connection.recv_bytes()
+        if message == STEP:
+            group.finish_step()
+        elif message == RESET:
+            group.reset()
+        else:
+            group.restore(pickle.loads(message[len(RESTORE) :]))
+        connection.send_bytes(DONE)
+
+
+def _report(connection: Connection, worker: int, message: str, traceback_text: str, **details: int | None) -> None:
+    arguments = {"message": message, "worker": worker, "traceback_text": traceback_text, **details}
+    connection.send_bytes(pickle.dumps(arguments))

@@ -1,0 +1,32 @@
+"""Learning targets: which sub-actions of the next state are worth what, and the n-step target made of it."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from revalued.ops.utilities import greedy_actions, hide_illegal
+
+
+def max_of_mean(target_next: Tensor, online_next: Tensor | None, legal: Tensor | None) -> Tensor:
+    """Equation 5: per dimension, maximise the ensemble's mean utility; [B, N] from target utilities [K, B, N, A].
+
+    With `online_next` (double Q) the online ensemble's mean chooses and the target ensemble's mean values the choice.
+    """
+    mean = target_next.mean(dim=0)
+    if online_next is None:
+        return hide_illegal(mean, legal).amax(dim=-1)
+    choice = greedy_actions(online_next.mean(dim=0), legal)
+    return mean.gather(-1, choice[..., None]).squeeze(-1)
+
+
+def mean_of_max(target_next: Tensor, online_next: Tensor | None, legal: Tensor | None) -> Tensor:
+    """Theorem 2's reading: average every critic's own maximum; [B, N] from target utilities [K, B, N, A]."""
+    if online_next is None:
+        return hide_illegal(target_next, legal).amax(dim=-1).mean(dim=0)
+    choice = greedy_actions(online_next, legal)
+    return target_next.gather(-1, choice[..., None]).squeeze(-1).mean(dim=0)
+
+
+def n_step_target(returns: Tensor, discounts: Tensor, next_values: Tensor) -> Tensor:
+    """Return y = R + Γ · V(s'), with Γ = 0 where the episode terminated; all [B]."""
+    return returns + discounts * next_values

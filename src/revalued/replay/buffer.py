@@ -1,0 +1,292 @@
+"""Prioritised n-step replay in which every observation is stored exactly once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from revalued.replay.batch import Batch
+from revalued.replay.n_step import NStepWindow
+from revalued.replay.sum_tree import SumTree
+
+__all__ = ["Batch", "Replay"]
+
+# A transition whose error is exactly 0 would have probability 0 and never be seen again, however wrong it is later.
+PRIORITY_FLOOR = 1e-6
+# New transitions enter at the largest priority seen; this stands in for it until there is a larger one.
+INITIAL_PRIORITY = 1.0
+
+Array = npt.NDArray[Any]
+
+
+class Replay:
+    """The most recent transitions of several environments, one *lane* for each.
+
+    Each lane is a ring of slots and each slot holds one observation, in order of time. The transition that starts at an
+    observation lives in the same slot and points to the slot of its s', which is always a later one. Slots are
+    overwritten from the oldest on, so as long as a transition lives its s' lives too.
+
+    The slots of a lane are counted on for ever, `_heads` is the newest; slot x is stored in row
+    (x mod positions) · num_lanes + lane. A row can be sampled if its leaf in the sum tree is positive. It is 0 while a
+    step waits for its n rewards, and for good where a row only holds the last observation of a truncated episode.
+
+    `capacity` counts rows over all lanes, rounded up to a multiple of `num_lanes`; actions are below `max_choices`.
+    """
+
+    def __init__(
+        self,
+        *,
+        capacity: int,
+        num_lanes: int,
+        observation_size: int,
+        num_dimensions: int,
+        n_step: int,
+        discount: float,
+        max_choices: int,
+        prioritised: bool = True,
+        priority_exponent: float = 0.6,
+        importance_exponent: float = 0.2,
+    ) -> None:
+        counts = {"num_lanes": num_lanes, "observation_size": observation_size, "num_dimensions": num_dimensions}
+        for name, count in {**counts, "n_step": n_step, "max_choices": max_choices}.items():
+            if count < 1:
+                raise ValueError(f"{name} must be at least 1, got {count}")
+        exponents = {"priority_exponent": priority_exponent, "importance_exponent": importance_exponent}
+        for name, fraction in {**exponents, "discount": discount}.items():
+            if not 0 <= fraction <= 1:
+                raise ValueError(f"{name} must lie in [0, 1], got {fraction}")
+        self._positions = -(-capacity // num_lanes)
+        # Waiting steps and the two slots that a truncation writes must not meet around the ring.
+        if self._positions <= n_step + 3:
+            smallest = (n_step + 3) * num_lanes + 1
+            raise ValueError(f"{num_lanes} lanes with n_step {n_step} need a capacity of {smallest}, got {capacity}")
+        self._num_lanes, self._max_choices = num_lanes, max_choices
+        self._discount, self._prioritised = float(discount), prioritised
+        # Uniform replay is the prioritised one with exponent 0: all leaves and all weights are 1.
+        self._priority_exponent = float(priority_exponent) if prioritised else 0.0
+        self._importance_exponent = float(importance_exponent)
+
+        num_rows = self._positions * num_lanes
+        action_type = np.uint8 if max_choices <= 2**8 else np.uint16 if max_choices <= 2**16 else np.int32
+        # Zeros rather than `np.empty`: pages never touched cost nothing, and a saved state holds no stray memory.
+        self._observations = np.zeros((num_rows, observation_size), np.float32)
+        self._actions: Array = np.zeros((num_rows, num_dimensions), action_type)
+        self._returns = np.zeros(num_rows, np.float32)
+        self._discounts = np.zeros(num_rows, np.float32)
+        self._next_rows: Array = np.zeros(num_rows, np.int32 if num_rows < 2**31 else np.int64)
+        self._tree = SumTree(num_rows)
+        self._num_live = 0
+        self._max_priority = np.array(INITIAL_PRIORITY)
+        self._heads = np.full(num_lanes, -1, np.int64)
+        self._window = NStepWindow(n_step=n_step, discount=self._discount, num_lanes=num_lanes)
+
+    def __len__(self) -> int:
+        """How many transitions can be sampled now."""
+        return self._num_live
+
+    @property
+    def nbytes(self) -> int:
+        """Memory held once every row has been written, in bytes."""
+        arrays = {**self._row_arrays(), **self._small_arrays()}
+        return sum(array.nbytes for array in arrays.values()) + self._tree.nbytes - self._tree.leaves.nbytes
+
+    def begin(self, observations: npt.ArrayLike, lanes: npt.ArrayLike | None = None) -> None:
+        """Start a new stream in these lanes (all by default) with its first observation [L, D].
+
+        Whatever a lane was in the middle of is cut off: complete transitions stay, waiting steps are discarded.
+        """
+        lane = self._checked_lanes(lanes)
+        observations = _checked("observations", observations, (len(lane), self._observations.shape[1]))
+        # A slot of its own even in mid-episode: the head may be the s' of complete transitions.
+        self._heads[lane] += 1
+        rows = self._rows(self._heads[lane], lane)
+        self._observations[rows] = observations
+        self._window.clear(lane)
+        self._set_leaves(rows, np.zeros(len(rows)))
+
+    def append(
+        self,
+        actions: npt.ArrayLike,
+        rewards: npt.ArrayLike,
+        terminated: npt.ArrayLike,
+        truncated: npt.ArrayLike,
+        next_observations: npt.ArrayLike,
+        reset_observations: npt.ArrayLike,
+        lanes: npt.ArrayLike | None = None,
+    ) -> None:
+        """Add one step of each of these lanes (all by default).
+
+        `next_observations` [L, D] is what the step led to: the true last observation where an episode ended.
+        `reset_observations` [L, D] is the first one of the next episode, read only where an episode ended.
+        An episode both `terminated` and `truncated` in the same step counts as terminated.
+        """
+        lane = self._checked_lanes(lanes)
+        by_lane, by_observation = (len(lane),), (len(lane), self._observations.shape[1])
+        actions = _checked("actions", actions, (len(lane), self._actions.shape[1]))
+        rewards = _checked("rewards", rewards, by_lane)
+        terminated = _checked("terminated", terminated, by_lane).astype(bool, copy=False)
+        truncated = _checked("truncated", truncated, by_lane).astype(bool, copy=False)
+        next_observations = _checked("next_observations", next_observations, by_observation)
+        reset_observations = _checked("reset_observations", reset_observations, by_observation)
+        if actions.min() < 0 or actions.max() >= self._max_choices:
+            raise ValueError(f"actions must lie in [0, {self._max_choices}), got {actions.min()} to {actions.max()}")
+        heads = self._heads[lane]
+        if heads.min() < 0:
+            raise ValueError(f"lane {lane[heads.argmin()]} has no first observation: call begin before append")
+
+        # The action belongs to the newest observation; what it led to goes into the next slot. After a termination
+        # nobody asks for s', so the next episode begins there; after a truncation it begins one slot later.
+        only_truncated = truncated & ~terminated
+        self._actions[self._rows(heads, lane)] = actions
+        next_rows = self._rows(heads + 1, lane)
+        self._observations[next_rows] = np.where(terminated[:, None], reset_observations, next_observations)
+        written_rows = next_rows
+        if only_truncated.any():
+            reset_rows = self._rows(heads + 2, lane)[only_truncated]
+            self._observations[reset_rows] = reset_observations[only_truncated]
+            written_rows = np.concatenate([next_rows, reset_rows])
+        self._heads[lane] = heads + 1 + only_truncated
+
+        complete = self._window.push(lane, rewards, terminated, truncated)
+        rows = self._rows(heads[complete.columns] - complete.ages, lane[complete.columns])
+        self._returns[rows] = complete.returns
+        self._discounts[rows] = complete.discounts
+        # Where Γ = 0 any s' will do, if it is finite and lives as long as the transition: its own s.
+        self._next_rows[rows] = np.where(terminated[complete.columns], rows, next_rows[complete.columns])
+        # What was overwritten leaves the tree in the same moment, so no sample can mix old and new.
+        leaves = np.zeros(len(written_rows) + len(rows))
+        leaves[len(written_rows) :] = self._max_priority**self._priority_exponent
+        self._set_leaves(np.concatenate([written_rows, rows]), leaves)
+
+    def sample(self, batch_size: int, rng: np.random.Generator) -> Batch:
+        """Draw transitions in proportion to priority^exponent, one from each of `batch_size` equal parts of the sum."""
+        if batch_size < 1:
+            raise ValueError(f"batch_size must be at least 1, got {batch_size}")
+        if self._num_live == 0:
+            raise ValueError("the replay is empty: no transition is complete yet")
+        strata = np.arange(batch_size) + rng.random(batch_size)
+        rows = self._tree.find(strata * (self._tree.total / batch_size))
+        leaves = self._tree.get(rows)
+        # ω = P^-exponent over its batch maximum, P = leaf / total: the total cancels.
+        weights = (leaves.min() / leaves) ** self._importance_exponent
+        return Batch(
+            rows=rows,
+            observations=self._observations.take(rows, axis=0),
+            actions=self._actions.take(rows, axis=0).astype(np.int64),
+            returns=self._returns.take(rows),
+            discounts=self._discounts.take(rows),
+            next_observations=self._observations.take(self._next_rows.take(rows), axis=0),
+            weights=weights.astype(np.float32),
+        )
+
+    def update_priorities(self, rows: npt.NDArray[np.int64], priorities: npt.ArrayLike) -> None:
+        """Set new priorities (absolute errors) of sampled rows; rows overwritten since then stay out of the tree."""
+        if not self._prioritised:
+            return
+        priorities = _checked("priorities", priorities, rows.shape).astype(np.float64)
+        largest = priorities.max(initial=0.0)
+        # Written so that NaN, for which every comparison is false, is refused as well.
+        if not (priorities.min(initial=0.0) >= 0 and largest < np.inf):
+            raise ValueError("priorities must be finite and not negative")
+        self._max_priority[...] = max(self._max_priority, largest)
+        live = self._tree.get(rows) > 0
+        leaves = np.maximum(priorities, PRIORITY_FLOOR) ** self._priority_exponent
+        self._tree.set(rows[live], leaves[live])
+
+    def state(self) -> dict[str, Array]:
+        """Return all that a replay of the same settings needs to continue bit for bit, as plain arrays.
+
+        They are views of the living arrays, so store them before the next call. Positions never written are left out.
+        """
+        num_rows = self._num_rows_written(self._heads)
+        rows = {name: array[:num_rows] for name, array in self._row_arrays().items()}
+        return {**rows, **self._small_arrays(), **self._settings()}
+
+    def load_state(self, state: Mapping[str, Array]) -> None:
+        """Take over what `state` returned; a state that does not fit is refused and changes nothing."""
+        if missing := sorted(self.state().keys() - state.keys()):
+            raise ValueError(f"the replay state lacks {', '.join(missing)}")
+        for name, setting in self._settings().items():
+            if state[name].shape != () or state[name] != setting:
+                raise ValueError(f"the replay state was saved with {name} {state[name]}, this replay has {setting}")
+        for name, array in self._small_arrays().items():
+            _check_fit(name, state[name], array.shape, array.dtype)
+        num_rows = self._num_rows_written(state["heads"])
+        for name, array in self._row_arrays().items():
+            _check_fit(name, state[name], (num_rows, *array.shape[1:]), array.dtype)
+
+        leaves = np.zeros(len(self._tree))
+        leaves[:num_rows] = state["leaves"]
+        self._tree.set(np.arange(len(leaves)), leaves)
+        self._num_live = int(np.count_nonzero(leaves))
+        for name, array in self._row_arrays().items():
+            if name != "leaves":
+                array[:num_rows] = state[name]
+        for name, array in self._small_arrays().items():
+            array[...] = state[name]
+
+    def _row_arrays(self) -> dict[str, Array]:
+        """Return the arrays whose first axis is the row."""
+        return {
+            "observations": self._observations,
+            "actions": self._actions,
+            "returns": self._returns,
+            "discounts": self._discounts,
+            "next_rows": self._next_rows,
+            "leaves": self._tree.leaves,
+        }
+
+    def _small_arrays(self) -> dict[str, Array]:
+        """Return the arrays whose size does not depend on the capacity."""
+        return {
+            "heads": self._heads,
+            "num_pending": self._window.num_pending,
+            "pending_returns": self._window.returns,
+            "max_priority": self._max_priority,
+        }
+
+    def _settings(self) -> dict[str, Array]:
+        """Return the settings that the stored numbers depend on and that no array's shape gives away."""
+        return {
+            "positions": np.array(self._positions),
+            "max_choices": np.array(self._max_choices),
+            "discount": np.array(self._discount),
+            "priority_exponent": np.array(self._priority_exponent),
+        }
+
+    def _num_rows_written(self, heads: Array) -> int:
+        """Return the length of the prefix of rows outside which nothing was ever written."""
+        return min(int(heads.max()) + 1, self._positions) * self._num_lanes
+
+    def _rows(self, slots: npt.NDArray[np.int64], lane: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        return slots % self._positions * self._num_lanes + lane
+
+    def _set_leaves(self, rows: npt.NDArray[np.int64], leaves: npt.NDArray[np.float64]) -> None:
+        """Write distinct rows of the tree and keep count of the positive ones."""
+        self._num_live += int(np.count_nonzero(leaves)) - int(np.count_nonzero(self._tree.get(rows)))
+        self._tree.set(rows, leaves)
+
+    def _checked_lanes(self, lanes: npt.ArrayLike | None) -> npt.NDArray[np.int64]:
+        if lanes is None:
+            return np.arange(self._num_lanes)
+        lane = np.asarray(lanes, np.int64)
+        in_range = lane.ndim == 1 and lane.size > 0 and lane.min() >= 0 and lane.max() < self._num_lanes
+        if not in_range or len(np.unique(lane)) < len(lane):
+            raise ValueError(f"lanes must be distinct numbers in [0, {self._num_lanes}), got {lane.tolist()}")
+        return lane
+
+
+def _checked(name: str, values: npt.ArrayLike, shape: tuple[int, ...]) -> Array:
+    """Return values as an array of exactly this shape; numpy would broadcast a smaller one without a word."""
+    array = np.asarray(values)
+    if array.shape != shape:
+        raise ValueError(f"{name} must have shape {shape}, got {array.shape}")
+    return array
+
+
+def _check_fit(name: str, array: Array, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    if array.shape != shape or array.dtype != dtype:
+        raise ValueError(f"{name} in the replay state is {array.dtype} {array.shape}, needed is {dtype} {shape}")

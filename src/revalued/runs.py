@@ -1,0 +1,119 @@
+"""Starting, resuming and evaluating runs: what the command line calls, ready for Python users too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from revalued.acting import Policy
+from revalued.build import AgentShape, agent_shape, make_learner, resolve_device, resolve_threads
+from revalued.checkpoint import load_newest
+from revalued.config import TrainConfig, validate
+from revalued.envs import TaskSpec, describe, episode_seed, make_env
+from revalued.errors import UserError
+from revalued.evaluation import Episode, greedy_episodes
+from revalued.progress import ProgressView, Silent
+from revalued.run_folder import RunFolder, default_path
+from revalued.training import Outcome, Trainer
+
+
+def prepare(config: TrainConfig) -> tuple[TrainConfig, AgentShape]:
+    """Check everything that can be checked before a run, and settle what `auto` stands for on this machine."""
+    validate(config)
+    shape = agent_shape(config, describe(TaskSpec(config.task, config.bins)))
+    execution = replace(
+        config.execution,
+        threads=resolve_threads(config.execution.threads),
+        device=str(resolve_device(config.execution.device)),
+    )
+    return replace(config, execution=execution), shape
+
+
+def start(
+    config: TrainConfig,
+    out: Path | None = None,
+    progress: ProgressView | None = None,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> tuple[Path, Outcome]:
+    """Train from scratch in a new folder; return the folder and how it went."""
+    config, _ = prepare(config)
+    folder = RunFolder.create(out or default_path(config.task, config.algo, config.seed), config)
+    return folder.path, _train(config, folder, progress, should_stop)
+
+
+def resume(
+    path: Path,
+    progress: ProgressView | None = None,
+    should_stop: Callable[[], bool] = lambda: False,
+    *,
+    env_steps: int | None = None,
+    workers: int | None = None,
+) -> Outcome:
+    """Go on with a run from its newest checkpoint, to its configured end or, prolonged, to `env_steps`."""
+    folder = RunFolder.open(path)
+    config = folder.config()
+    if workers is not None:
+        config = replace(config, execution=replace(config.execution, workers=workers))
+    if env_steps is not None:
+        config = replace(config, schedule=replace(config.schedule, env_steps=env_steps))
+    config, _ = prepare(config)
+    summary = folder.summary()
+    if summary is not None and summary["finished"] and summary["env_steps"] >= config.schedule.env_steps:
+        raise UserError(f"{path} is finished after {summary['env_steps']:,} interactions: prolong it with --env-steps")
+    folder.write_config(config)
+    return _train(config, folder, progress, should_stop)
+
+
+def _train(
+    config: TrainConfig, folder: RunFolder, progress: ProgressView | None, should_stop: Callable[[], bool]
+) -> Outcome:
+    view = progress or Silent()
+    if config.execution.threads is not None:
+        torch.set_num_threads(config.execution.threads)
+    checkpoint = load_newest(folder.checkpoints, lambda text: view.say(f"warning: {text}"))
+    try:
+        trainer = Trainer(config, folder, view)
+        if checkpoint is not None:
+            trainer.restore(checkpoint)
+        return trainer.run(should_stop)
+    finally:
+        view.close()
+
+
+def load_policy(path: Path, warn: Callable[[str], None] = lambda text: None) -> tuple[TrainConfig, Policy]:
+    """Return the configuration and the newest policy of a run."""
+    folder = RunFolder.open(path)
+    config, shape = prepare(replace_device(folder.config()))
+    checkpoint = load_newest(folder.checkpoints, warn, arrays=False)
+    if checkpoint is None:
+        raise UserError(f"{path} has no checkpoint yet")
+    learner = make_learner(config, shape, resolve_device(config.execution.device))
+    try:
+        learner.load_tensors(checkpoint.tensors, checkpoint.meta["updates"])
+    except ValueError as error:
+        raise UserError(f"{path} does not match its config.json: {error}") from error
+    return config, Policy(shape.network, learner.online, learner.support)
+
+
+def replace_device(config: TrainConfig, device: str = "auto") -> TrainConfig:
+    """Return the configuration for another device (a policy trained on CUDA plays on a laptop too)."""
+    return replace(config, execution=replace(config.execution, device=device))
+
+
+def evaluate(
+    path: Path, episodes: int, seed: int, warn: Callable[[str], None] = lambda text: None
+) -> Iterator[Episode]:
+    """Play greedy episodes with the newest policy of a run."""
+    if episodes < 1:
+        raise UserError(f"episodes = {episodes} is not possible: it must be at least 1")
+    config, policy = load_policy(path, warn)
+    env = make_env(TaskSpec(config.task, config.bins))
+    try:
+        yield from greedy_episodes(
+            env, policy, [episode_seed(seed, "evaluate", 0, number) for number in range(episodes)]
+        )
+    finally:
+        env.close()
