@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import threading
 import zlib
@@ -20,6 +21,7 @@ from typing import Any
 import numpy as np
 import safetensors.torch
 from numpy.typing import NDArray
+from safetensors import SafetensorError
 from torch import Tensor
 
 from revalued.errors import UserError
@@ -27,6 +29,8 @@ from revalued.errors import UserError
 FORMAT_VERSION = 1
 KEPT_CHECKPOINTS = 2
 _PREFIX, _TEMPORARY = "env-steps-", "incomplete-"
+_REQUIRED_FILES = {"meta.json", "learner.safetensors"}
+_ARRAY_FILE = re.compile(r"arrays/[A-Za-z0-9_.]+\.npy")
 
 
 class DamagedCheckpointError(Exception):
@@ -59,15 +63,17 @@ class CheckpointWriter:
         """Write the files now (the data may change afterwards) and complete the checkpoint in the background."""
         self.wait()
         name = f"{_PREFIX}{env_steps:012d}"
-        if (self.folder / name).exists():
-            return  # a run is a function of its seed: the state at this moment is already there
         temporary = self.folder / f"{_TEMPORARY}{name}"
-        (temporary / "arrays").mkdir(parents=True)
         stated = {"format": FORMAT_VERSION, "env_steps": env_steps, **meta}
-        (temporary / "meta.json").write_text(json.dumps(stated, indent=1))
-        safetensors.torch.save_file(dict(tensors), temporary / "learner.safetensors")
-        for key, array in arrays.items():
-            np.save(temporary / "arrays" / f"{key}.npy", array, allow_pickle=False)
+        try:
+            (temporary / "arrays").mkdir(parents=True)
+            (temporary / "meta.json").write_text(json.dumps(stated, indent=1))
+            whole = {key: tensor.contiguous() for key, tensor in tensors.items()}  # as the format demands
+            safetensors.torch.save_file(whole, temporary / "learner.safetensors")
+            for key, array in arrays.items():
+                np.save(temporary / "arrays" / f"{key}.npy", array, allow_pickle=False)
+        except (OSError, SafetensorError) as error:
+            raise self._failure(error) from error
         self._thread = threading.Thread(target=self._complete, args=(temporary, name), name="checkpoint")
         self._thread.start()
 
@@ -78,7 +84,10 @@ class CheckpointWriter:
             self._thread = None
         if self._error is not None:
             error, self._error = self._error, None
-            raise UserError(f"the checkpoint could not be written to {self.folder}: {error}") from error
+            raise self._failure(error) from error
+
+    def _failure(self, error: BaseException) -> UserError:
+        return UserError(f"the checkpoint could not be written to {self.folder}: {error}")
 
     def _complete(self, temporary: Path, name: str) -> None:
         try:
@@ -87,12 +96,16 @@ class CheckpointWriter:
             (temporary / "manifest.json").write_text(json.dumps(manifest, indent=1))
             for path in [*files, temporary / "manifest.json", temporary / "arrays", temporary]:
                 _sync(path)
+            if (self.folder / name).exists():
+                _remove(self.folder / name)
             temporary.rename(self.folder / name)
             _sync(self.folder)
-            for old in _checkpoints(self.folder)[KEPT_CHECKPOINTS:]:
-                # renamed first, so that a kill halfway through deleting leaves nothing that looks like a checkpoint
-                doomed = old.rename(old.with_name(f"{_TEMPORARY}{old.name}"))
-                shutil.rmtree(doomed)
+            found = _checkpoints(self.folder)
+            # one from this moment or later is damaged: the run has gone back behind it and come here again
+            kept = [path for path in found if path.name <= name][:KEPT_CHECKPOINTS]
+            for path in found:
+                if path not in kept:
+                    _remove(path)
         except BaseException as error:  # handed to the training thread by wait()
             self._error = error
 
@@ -106,34 +119,52 @@ def load_newest(folder: Path, warn: Callable[[str], None], *, arrays: bool = Tru
     for path in found:
         try:
             return read_checkpoint(path, arrays=arrays)
-        except (DamagedCheckpointError, OSError, ValueError, KeyError) as error:
-            warn(f"checkpoint {path.name} is damaged ({error}): falling back to the one before")
+        except (DamagedCheckpointError, SafetensorError, OSError, ValueError) as error:
+            warn(f"checkpoint {path.name} is damaged and left out: {error}")
     if found:
-        raise UserError(f"no checkpoint in {folder} is readable")
+        raise UserError(f"no checkpoint in {folder} can be used: all are damaged")
     return None
 
 
 def read_checkpoint(path: Path, *, arrays: bool = True) -> Checkpoint:
     """Read one checkpoint after comparing every file with the manifest; `arrays=False` leaves the replay alone."""
-    try:
-        manifest = json.loads((path / "manifest.json").read_text())
-        wanted = {name: mark for name, mark in manifest.items() if arrays or not name.startswith("arrays/")}
-    except (OSError, ValueError, AttributeError) as error:
-        raise DamagedCheckpointError(f"manifest.json is unreadable: {error}") from error
+    manifest = _read_object(path / "manifest.json")
+    for name in manifest:
+        # only names that `save` gives, and never a path that leads out of the folder
+        if name not in _REQUIRED_FILES and not _ARRAY_FILE.fullmatch(name):
+            raise DamagedCheckpointError(f"manifest.json names {name!r}, which belongs to no checkpoint")
+    if missing := sorted(_REQUIRED_FILES - manifest.keys()):
+        raise DamagedCheckpointError(f"manifest.json lacks {', '.join(missing)}")
+    wanted = {name: mark for name, mark in manifest.items() if arrays or name in _REQUIRED_FILES}
     for name, mark in wanted.items():
         file = path / name
         if not file.is_file() or _fingerprint(file) != mark:
             raise DamagedCheckpointError(f"{name} is missing or differs from the manifest")
-    meta = json.loads((path / "meta.json").read_text())
+    meta = _read_object(path / "meta.json")
     if meta.get("format") != FORMAT_VERSION:
         raise UserError(
             f"{path} has checkpoint format {meta.get('format')}, this version of revalued reads {FORMAT_VERSION}"
         )
     tensors = safetensors.torch.load_file(path / "learner.safetensors")
     loaded = {
-        Path(name).stem: np.load(path / name, allow_pickle=False) for name in wanted if name.startswith("arrays/")
+        Path(name).stem: np.load(path / name, allow_pickle=False) for name in wanted if name not in _REQUIRED_FILES
     }
     return Checkpoint(meta, tensors, loaded)
+
+
+def _read_object(path: Path) -> dict[str, Any]:
+    try:
+        data = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise DamagedCheckpointError(f"{path.name} is unreadable: {error}") from error
+    if not isinstance(data, dict):
+        raise DamagedCheckpointError(f"{path.name} holds no object")
+    return data
+
+
+def _remove(path: Path) -> None:
+    # renamed first, so that a kill halfway through deleting leaves nothing that looks like a checkpoint
+    shutil.rmtree(path.rename(path.with_name(f"{_TEMPORARY}removal-{path.name}")))
 
 
 def _checkpoints(folder: Path) -> list[Path]:

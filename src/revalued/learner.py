@@ -1,19 +1,37 @@
-"""The learner: the only owner of the online and target parameters, the optimiser, and the priorities it hands back."""
+"""The learner: the only owner of the online and target parameters, the optimiser, and the priorities it hands back.
+
+On a CPU the work is cut into parts, one critic each (an odd critic out is cut into two halves of the batch), and a few
+threads carry them out, each with single-threaded matrix products. A part stays in its core's cache from the forward
+pass to Adam, and results do not depend on the number of threads. On CUDA all critics are one part.
+"""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.optim.adam import adam
 
-from revalued.actions import FactorisedActions
 from revalued.algorithms.objective import Predictions, TensorBatch, loss_terms
 from revalued.config import AlgorithmConfig, LearnerConfig
-from revalued.networks import NetworkShape, Parameters, initialise, predict
+from revalued.networks import (
+    Activations,
+    Folding,
+    NetworkShape,
+    Parameters,
+    backward,
+    fold,
+    forward,
+    initialise,
+    interpret,
+    merging_pays,
+    with_ones,
+)
+from revalued.parallel import Threads
 from revalued.replay import Batch
 
 ADAM_BETAS = (0.9, 0.999)
@@ -24,8 +42,29 @@ class NonFiniteError(RuntimeError):
     """Learning has diverged: a loss, a priority or a parameter is no longer a finite number."""
 
 
+@dataclass(frozen=True)
+class Part:
+    """Some critics and some of the batch, computed together; views of everything that belongs to them."""
+
+    critics: slice
+    blocks: tuple[slice, ...]  # rows of the batch, worked on one after the other
+    online: Parameters
+    target: Parameters
+    gradients: Parameters
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """Raw head outputs of all critics for the whole batch, [K, B, O]; filled in by the parts."""
+
+    online: Tensor
+    target_next: Tensor
+    target: Tensor | None
+    online_next: Tensor | None
+
+
 class Learner:
-    """Stacked critics and their targets, updated together by one optimiser."""
+    """Stacked critics and their targets, updated together."""
 
     def __init__(
         self,
@@ -35,62 +74,121 @@ class Learner:
         support: tuple[float, float] | None,
         seed: int,
         device: torch.device,
+        threads: int = 1,
     ) -> None:
         self.algorithm, self.config, self.shape, self.device = algorithm, config, shape, device
         self.updates = 0
         self.online = initialise(shape, torch.Generator().manual_seed(seed), device)
-        self.target = {name: tensor.clone() for name, tensor in self.online.items()}
-        self.first_moment = {name: torch.zeros_like(tensor) for name, tensor in self.online.items()}
-        self.second_moment = {name: torch.zeros_like(tensor) for name, tensor in self.online.items()}
-        for tensor in self.online.values():
-            tensor.requires_grad_()
-        self.exists = _exists(shape.actions, device)
+        self.target = Parameters(self.online.rows.clone(), shape)
+        self.first_moment = Parameters.zeros(shape, device)
+        self.second_moment = Parameters.zeros(shape, device)
+        self.exists = torch.from_numpy(shape.actions.exists).to(device) if shape.actions.is_padded else None
         self.support = None if support is None else torch.linspace(*support, shape.atoms, device=device)
+        self._threads = Threads(threads)
+        self._parts = self._cut_into_parts()
+        self._merge_online = merging_pays(shape, [config.batch_size], backward=True)
+        target_batches = [config.batch_size] * (2 if algorithm.beta > 0 else 1)
+        self._merge_target = merging_pays(shape, target_batches, backward=False)
+        size = (shape.critics, config.batch_size, shape.head_size)
+        self._outputs = Outputs(
+            online=torch.empty(size, device=device),
+            target_next=torch.empty(size, device=device),
+            target=torch.empty(size, device=device) if algorithm.beta > 0 else None,
+            online_next=torch.empty(size, device=device) if algorithm.double_q else None,
+        )
+
+    def _cut_into_parts(self) -> list[Part]:
+        critics, size = self.shape.critics, self.config.batch_size
+        if self.device.type != "cpu":
+            return [self._part(slice(0, critics), slice(0, size))]
+        # half of the paper's batch keeps a layer's activations and weights together in a core's cache
+        first, second = slice(0, size // 2), slice(size // 2, size)
+        parts = [self._part(slice(k, k + 1), first, second) for k in range(critics - critics % 2)]
+        if critics % 2 == 1:
+            last = slice(critics - 1, critics)
+            parts += [self._part(last, first), self._part(last, second)]
+        return parts
+
+    def _part(self, critics: slice, *blocks: slice) -> Part:
+        gradients = Parameters.zeros(self.shape, self.device, critics.stop - critics.start)
+        return Part(critics, blocks, self.online.of(critics), self.target.of(critics), gradients)
 
     def update(self, batch: Batch) -> tuple[NDArray[np.float32], dict[str, Tensor]]:
         """Do one gradient step on the batch; return its new priorities [B] and figures for the log."""
         tensors = self._to_device(batch)
-        terms = loss_terms(self.algorithm, self._predict(tensors), tensors, self.exists, self.support)
-        gradients = torch.autograd.grad(terms.loss, list(self.online.values()))
-        norms = self._apply(dict(zip(self.online, gradients, strict=True)))
-        self.updates += 1
+        inputs, next_inputs = with_ones(tensors.observations), with_ones(tensors.next_observations)
+        with torch.no_grad():
+            kept = self._threads.map(lambda part: self._predict(part, inputs, next_inputs), self._parts)
+        outputs = self._outputs
+        raw = outputs.online.requires_grad_()
+        terms = loss_terms(self.algorithm, self._interpret(outputs), tensors, self.exists, self.support)
+        (raw_gradient,) = torch.autograd.grad(terms.loss, raw)
+        outputs.online.requires_grad_(False)
         priorities: NDArray[np.float32] = terms.priorities.cpu().numpy()
         if not np.isfinite(priorities).all():
-            raise NonFiniteError(f"the TD errors of update {self.updates:,} are not finite: learning has diverged")
-        metrics = {"loss": terms.loss.detach(), **terms.metrics, "gradient_norm": norms.mean()}
-        return priorities, metrics
-
-    def _predict(self, batch: TensorBatch) -> Predictions:
-        online = predict(self.online, batch.observations, self.shape)
+            raise NonFiniteError(f"the TD errors of update {self.updates + 1:,} are not finite: learning has diverged")
+        self.updates += 1
         with torch.no_grad():
-            target_next = predict(self.target, batch.next_observations, self.shape)
-            target = predict(self.target, batch.observations, self.shape) if self.algorithm.beta > 0 else None
-            double = self.algorithm.double_q
-            online_next = predict(self.online, batch.next_observations, self.shape) if double else None
-        return Predictions(online, target_next, target, online_next)
+            norms = self._learn(kept, raw_gradient)
+        return priorities, {"loss": terms.loss.detach(), **terms.metrics, "gradient_norm": norms.mean()}
 
-    @torch.no_grad()
-    def _apply(self, gradients: Parameters) -> Tensor:
-        """Clip each critic's gradient, take one Adam step, move the targets; return the norms [K] before clipping."""
-        names = list(self.online)
-        squares = [gradients[name].flatten(1).square().sum(dim=1) for name in names]
-        norms = torch.stack(squares).sum(dim=0).sqrt()
-        factors = (self.config.gradient_clip / norms.clamp(min=1e-12)).clamp(max=1.0)[:, None, None]
-        clipped = [gradients[name].mul_(factors) for name in names]
-        online = [self.online[name] for name in names]
-        first = [self.first_moment[name] for name in names]
-        second = [self.second_moment[name] for name in names]
-        step = self.updates + 1
-        beta1, beta2 = ADAM_BETAS
-        torch._foreach_lerp_(first, clipped, 1 - beta1)
-        torch._foreach_mul_(second, beta2)
-        torch._foreach_addcmul_(second, clipped, clipped, 1 - beta2)
-        correction1, correction2 = 1 - beta1**step, math.sqrt(1 - beta2**step)
-        denominators = torch._foreach_sqrt(second)
-        torch._foreach_div_(denominators, correction2)
-        torch._foreach_add_(denominators, ADAM_EPSILON)
-        torch._foreach_addcdiv_(online, first, denominators, -self.config.learning_rate / correction1)
-        torch._foreach_lerp_([self.target[name] for name in names], online, self.config.target_update_rate)
+    def _predict(self, part: Part, inputs: Tensor, next_inputs: Tensor) -> tuple[Folding, list[Activations]]:
+        """Fill in a part of the outputs; return what its backward pass needs."""
+        online, target, outputs = part.online, part.target, self._outputs
+        target_folding = fold(target, merge_input=self._merge_target)
+        folding = fold(online, merge_input=self._merge_online)
+        kept = []
+        for rows in part.blocks:
+            place = (part.critics, rows)
+            outputs.target_next[place] = forward(target, target_folding, next_inputs[rows])[0]
+            if outputs.target is not None:
+                outputs.target[place] = forward(target, target_folding, inputs[rows])[0]
+            if outputs.online_next is not None:
+                outputs.online_next[place] = forward(online, folding, next_inputs[rows])[0]
+            outputs.online[place], activations = forward(online, folding, inputs[rows])
+            kept.append(activations)
+        return folding, kept
+
+    def _interpret(self, outputs: Outputs) -> Predictions:
+        def meaning(output: Tensor | None) -> Tensor | None:
+            return None if output is None else interpret(output, self.shape, self.exists)
+
+        online, target_next = (interpret(raw, self.shape, self.exists) for raw in (outputs.online, outputs.target_next))
+        return Predictions(online, target_next, meaning(outputs.target), meaning(outputs.online_next))
+
+    def _learn(self, kept: list[tuple[Folding, list[Activations]]], raw_gradient: Tensor) -> Tensor:
+        """Carry the gradient back through every part and take the step; return the gradient norms [K]."""
+        norms = torch.empty(self.shape.critics, device=self.device)
+        shared = self._parts[-2:] if len(self._parts) > self.shape.critics else []
+
+        def work(number: int) -> None:
+            part, (folding, activations) = self._parts[number], kept[number]
+            for rows, passed in zip(part.blocks, activations, strict=True):
+                gradient = raw_gradient[part.critics, rows]
+                backward(part.online, folding, passed, gradient, part.gradients, add=rows != part.blocks[0])
+            if part not in shared:
+                norms[part.critics] = self._step(part.critics, part.gradients.rows)
+
+        self._threads.map(work, range(len(self._parts)))
+        if shared:
+            gradients = shared[0].gradients.rows.add_(shared[1].gradients.rows)
+            norms[shared[0].critics] = self._step(shared[0].critics, gradients)
+        return norms
+
+    def _step(self, critics: slice, gradients: Tensor) -> Tensor:
+        """Clip each critic's gradient, take one Adam step, move the targets; return the norms before clipping."""
+        norms: Tensor = torch.linalg.vector_norm(gradients, dim=1)
+        if self.device.type != "cpu" or (norms > self.config.gradient_clip).any():
+            gradients *= (self.config.gradient_clip / norms).clamp(max=1.0)[:, None]
+        online = self.online.rows[critics]
+        adam(
+            [online], [gradients], [self.first_moment.rows[critics]], [self.second_moment.rows[critics]], [],
+            # fused Adam adds 1 to the number of steps before it uses it
+            [torch.tensor(float(self.updates - 1), device=self.device)],
+            fused=True, amsgrad=False, beta1=ADAM_BETAS[0], beta2=ADAM_BETAS[1], lr=self.config.learning_rate,
+            weight_decay=0.0, eps=ADAM_EPSILON, maximize=False,
+        )  # fmt: skip
+        self.target.rows[critics].lerp_(online, self.config.target_update_rate)
         return norms
 
     def _to_device(self, batch: Batch) -> TensorBatch:
@@ -105,16 +203,20 @@ class Learner:
 
     def check_finite(self) -> None:
         """Raise if any parameter is not a finite number; called before a checkpoint is written."""
-        for name, tensor in self.online.items():
+        for name, tensor in self.online.named.items():
             if not torch.isfinite(tensor).all():
                 raise NonFiniteError(f"parameter {name} is not finite after update {self.updates:,}")
 
     def tensors(self) -> dict[str, Tensor]:
         """Return all learned state by name, for a checkpoint."""
-        groups = self._groups()
-        return {f"{group}.{name}": tensor.detach() for group, named in groups.items() for name, tensor in named.items()}
+        groups = {
+            "online": self.online,
+            "target": self.target,
+            "adam.first_moment": self.first_moment,
+            "adam.second_moment": self.second_moment,
+        }
+        return {f"{group}.{name}": tensor for group, stack in groups.items() for name, tensor in stack.named.items()}
 
-    @torch.no_grad()
     def load_tensors(self, tensors: Mapping[str, Tensor], updates: int) -> None:
         """Take over the state that `tensors` returned after that many updates."""
         for name, tensor in self.tensors().items():
@@ -122,15 +224,3 @@ class Learner:
                 raise ValueError(f"the checkpoint's {name} does not fit this network")
             tensor.copy_(tensors[name])
         self.updates = updates
-
-    def _groups(self) -> dict[str, Parameters]:
-        return {
-            "online": self.online,
-            "target": self.target,
-            "adam.first_moment": self.first_moment,
-            "adam.second_moment": self.second_moment,
-        }
-
-
-def _exists(actions: FactorisedActions, device: torch.device) -> Tensor | None:
-    return torch.from_numpy(actions.exists).to(device) if actions.is_padded else None

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import csv
+import fcntl
 import json
 import os
 import platform
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -33,10 +35,7 @@ class RunFolder:
     @classmethod
     def create(cls, path: Path, config: TrainConfig) -> RunFolder:
         """Make a new folder; one that exists and holds anything is refused."""
-        if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            raise UserError(
-                f"{path} already exists: continue it with 'revalued resume {path}', or choose another --out"
-            )
+        refuse_existing(path)
         path.mkdir(parents=True, exist_ok=True)
         write_json(path / "config.json", to_dict(config))
         folder = cls(path)
@@ -73,10 +72,24 @@ class RunFolder:
         """Replace the configuration (a run that was prolonged)."""
         write_json(self.path / "config.json", to_dict(config))
 
-    def forget_after(self, updates: int) -> None:
-        """Drop rows of the tables that a resumed run will write again."""
-        self.eval_table.forget_after(updates)
+    def forget_after(self, updates: int, last_evaluation: int) -> None:
+        """Drop rows of the tables that a run resumed after so many updates will write again."""
         self.metric_table.forget_after(updates)
+        self.eval_table.forget_after(last_evaluation)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other processes from training in this folder; the lock ends with its owner, even by kill -9."""
+        descriptor = os.open(self.path, os.O_RDONLY)
+        try:
+            with suppress(OSError):  # a file system without locks
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError as error:
+                    raise UserError(f"{self.path} is in use: another process is training there") from error
+            yield
+        finally:
+            os.close(descriptor)
 
     def write_summary(self, summary: Mapping[str, Any]) -> None:
         """Write summary.json."""
@@ -87,7 +100,10 @@ class RunFolder:
         path = self.path / "summary.json"
         if not path.is_file():
             return None
-        data: dict[str, Any] = json.loads(path.read_text())
+        try:
+            data: dict[str, Any] = json.loads(path.read_text())
+        except ValueError as error:
+            raise UserError(f"{path} cannot be used: {error}") from error
         return data
 
 
@@ -110,7 +126,9 @@ class Table:
             csv.DictWriter(file, self.columns, restval="").writerow(row)
 
     def rows(self) -> list[dict[str, str]]:
-        """Read all complete rows."""
+        """Read all complete rows; none where there is no file."""
+        if not self.path.is_file():
+            return []
         with self.path.open(newline="") as file:
             return [row for row in csv.DictReader(file) if None not in row.values()]
 
@@ -135,6 +153,12 @@ def default_path(task: str, algo: str, seed: int) -> Path:
     while path.exists():
         path, number = base.with_name(f"{base.name}-{number}"), number + 1
     return path
+
+
+def refuse_existing(path: Path) -> None:
+    """Refuse a path for a new run where there is anything already."""
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise UserError(f"{path} already exists: continue it with 'revalued resume {path}', or choose another --out")
 
 
 def write_json(path: Path, data: Mapping[str, Any]) -> None:

@@ -6,11 +6,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import torch
-
 from revalued.acting import Policy
 from revalued.build import AgentShape, agent_shape, make_learner, resolve_device, resolve_threads
-from revalued.checkpoint import load_newest
+from revalued.checkpoint import Checkpoint, load_newest
 from revalued.config import TrainConfig, validate
 from revalued.envs import TaskSpec, describe, episode_seed, make_env
 from revalued.errors import UserError
@@ -41,7 +39,8 @@ def start(
     """Train from scratch in a new folder; return the folder and how it went."""
     config, _ = prepare(config)
     folder = RunFolder.create(out or default_path(config.task, config.algo, config.seed), config)
-    return folder.path, _train(config, folder, progress, should_stop)
+    with folder.locked():
+        return folder.path, _train(config, folder, progress, should_stop)
 
 
 def resume(
@@ -63,24 +62,35 @@ def resume(
     summary = folder.summary()
     if summary is not None and summary["finished"] and summary["env_steps"] >= config.schedule.env_steps:
         raise UserError(f"{path} is finished after {summary['env_steps']:,} interactions: prolong it with --env-steps")
-    folder.write_config(config)
-    return _train(config, folder, progress, should_stop)
+    with folder.locked():
+        folder.write_config(config)
+        return _train(config, folder, progress, should_stop)
 
 
 def _train(
     config: TrainConfig, folder: RunFolder, progress: ProgressView | None, should_stop: Callable[[], bool]
 ) -> Outcome:
     view = progress or Silent()
-    if config.execution.threads is not None:
-        torch.set_num_threads(config.execution.threads)
     checkpoint = load_newest(folder.checkpoints, lambda text: view.say(f"warning: {text}"))
     try:
         trainer = Trainer(config, folder, view)
-        if checkpoint is not None:
-            trainer.restore(checkpoint)
-        return trainer.run(should_stop)
+        try:
+            if checkpoint is None:
+                folder.forget_after(-1, -1)  # killed before the first checkpoint, a run may have left rows
+            else:
+                _restore(trainer, checkpoint, folder)
+            return trainer.run(should_stop)
+        finally:
+            trainer.close()
     finally:
         view.close()
+
+
+def _restore(trainer: Trainer, checkpoint: Checkpoint, folder: RunFolder) -> None:
+    try:
+        trainer.restore(checkpoint)
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"the checkpoint in {folder.checkpoints} does not match config.json: {error}") from error
 
 
 def load_policy(path: Path, warn: Callable[[str], None] = lambda text: None) -> tuple[TrainConfig, Policy]:
@@ -94,7 +104,7 @@ def load_policy(path: Path, warn: Callable[[str], None] = lambda text: None) -> 
     try:
         learner.load_tensors(checkpoint.tensors, checkpoint.meta["updates"])
     except ValueError as error:
-        raise UserError(f"{path} does not match its config.json: {error}") from error
+        raise UserError(f"the checkpoint in {folder.checkpoints} does not match config.json: {error}") from error
     return config, Policy(shape.network, learner.online, learner.support)
 
 

@@ -75,13 +75,13 @@ class Trainer:
         self._best, self._last = _pair(meta["best"]), _pair(meta["last"])
         self._wall_before = meta["wall_seconds"]
         self._restored = checkpoint
-        self.folder.forget_after(self.learner.updates)
+        self.folder.forget_after(self.learner.updates, self._last[1] if self._last else -1)
 
     def run(self, should_stop: Callable[[], bool] = lambda: False) -> Outcome:
         """Train until the configured number of interactions, or until `should_stop`; always leaves a checkpoint."""
         self._started = time.monotonic()
         self._rate_mark = (self._started, self.learner.updates, self.env_steps)
-        purge = self.learner.updates + 1 if self._restored else None
+        purge = self.learner.updates + 1 if self._restored else 0
         self._events = SummaryWriter(str(self.folder.events), purge_step=purge)
         try:
             self._observations = self._begin_lanes()
@@ -93,6 +93,7 @@ class Trainer:
             finished = self.env_steps >= total
             if finished and (self._last is None or self._last[1] != self.learner.updates):
                 self._evaluate()
+                self._saved_at = -1  # a checkpoint of this moment lacks this evaluation
             self._save()
             self._checkpoints.wait()
             summary = self._summary(finished)
@@ -100,9 +101,13 @@ class Trainer:
             return Outcome(finished, summary)
         finally:
             self._events.close()
-            self._lanes.close()
-            self._eval_env.close()
+            self.close()
             self._checkpoints.wait()
+
+    def close(self) -> None:
+        """Close the environments and end the workers; `run` does so by itself."""
+        self._lanes.close()
+        self._eval_env.close()
 
     def _begin_lanes(self) -> np.ndarray:
         if self._restored is None:

@@ -33,6 +33,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output (head, less) has seen enough
         sys.stderr.close()
         return 0
+    except OSError as error:  # a full disk, a folder that may not be written to
+        print(f"revalued: {error}", file=sys.stderr)
+        return 1
 
 
 def _dispatch(arguments: list[str]) -> int:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import io
 import typing
 from typing import TypeVar
 
@@ -17,22 +19,42 @@ _MARKERS = (tyro.conf.OmitArgPrefixes, tyro.conf.PositionalRequiredArgs)
 
 def parse(kind: type[Arguments], command: str, arguments: list[str], default: Arguments | None = None) -> Arguments:
     """Read the arguments of a command into a dataclass; fields without a default are positional."""
-    chosen = tyro.MISSING_NONPROP if default is None else default
+    help_hint = f"see revalued {command} --help"
+    known = flags(kind)
+    for argument in arguments:
+        name = argument.split("=")[0].replace("_", "-")
+        if name.startswith("--") and name.replace("--no-", "--", 1) not in (*known, "--help", "--"):
+            raise unknown_name("flag", name, known, hint=help_hint)
     parsed: Arguments
-    parsed, unknown = tyro.cli(
-        kind,
-        prog=f"revalued {command}",
-        args=arguments,
-        default=chosen,
-        return_unknown_args=True,
-        config=_MARKERS,
-    )
+    complaint = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(complaint):
+            parsed, unknown = tyro.cli(
+                kind,
+                prog=f"revalued {command}",
+                args=arguments,
+                default=tyro.MISSING_NONPROP if default is None else default,
+                return_unknown_args=True,
+                config=_MARKERS,
+            )
+    except SystemExit as ending:
+        if ending.code == 0:  # --help
+            raise
+        raise UserError(f"{_in_one_line(complaint.getvalue())}: {help_hint}") from None
     if unknown:
-        first = unknown[0]
-        if first.startswith("-"):
-            raise unknown_name("flag", first.split("=")[0], flags(kind), hint=f"see revalued {command} --help")
-        raise UserError(f"'revalued {command}' takes no further argument {first!r}: see revalued {command} --help")
+        raise UserError(f"'revalued {command}' takes no further argument {unknown[0]!r}: {help_hint}")
     return parsed
+
+
+def _in_one_line(box: str) -> str:
+    """Return the first paragraph of an error that tyro drew in a box."""
+    words: list[str] = []
+    for line in box.splitlines()[1:]:
+        text = line.strip("│| ")
+        if not text or set(text) <= {"─", "-"}:
+            break
+        words += text.split()
+    return " ".join(words).removesuffix("(required)").rstrip(" .")
 
 
 def flags(kind: type[object]) -> list[str]:

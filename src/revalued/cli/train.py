@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import signal
 import sys
@@ -50,7 +51,13 @@ def train(arguments: list[str]) -> int:
     start_from = TrainConfig(task=tyro.MISSING, algo=algo, algorithm=preset(algo))
     given = parse(TrainArguments, "train", arguments, TrainArguments(start_from))
     validate(given.config)
-    from revalued import runs  # after the flags are known to be right: importing torch takes a second
+    from revalued.envs import TaskSpec, describe
+    from revalued.run_folder import default_path, refuse_existing
+
+    describe(TaskSpec(given.config.task, given.config.bins))
+    path = given.out or default_path(given.config.task, given.config.algo, given.config.seed)
+    refuse_existing(path)
+    from revalued import runs  # after everything is known to be right: importing torch takes a second
 
     config, shape = runs.prepare(given.config)
     network = shape.network
@@ -59,7 +66,6 @@ def train(arguments: list[str]) -> int:
         f"{network.actions.max_choices} choices, {network.critics} critic{'s' if network.critics > 1 else ''}, "
         f"{config.execution.device} with {config.execution.threads} threads, {config.execution.workers} workers"
     )
-    path = given.out or _default_path(config)
 
     def work(progress: Any, should_stop: Callable[[], bool]) -> Any:
         progress.say(f"{title}\nwriting to {path}")
@@ -91,7 +97,8 @@ def _guarded(path: Path, quiet: bool, work: Callable[[Any, Callable[[], bool]], 
         received.append(number)
         signal.signal(number, signal.SIG_DFL)  # a second Ctrl-C ends it at once
         if not quiet:
-            print("\nstopping: writing a checkpoint ...", file=sys.stderr, flush=True)
+            # not print: the signal may have come in the middle of another one
+            os.write(2, b"\nstopping: writing a checkpoint ...\n")
 
     previous = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
     resume_command = f"revalued resume {shlex.quote(str(path))}"
@@ -131,18 +138,14 @@ def _print_summary(path: Path, summary: dict[str, Any]) -> None:
 
 
 def _given(arguments: list[str], flag: str, default: str) -> str:
-    """Find one flag's value before parsing: the preset decides the other flags' defaults."""
+    """Find one flag's value before parsing, the last one if there are several; the preset decides other defaults."""
+    value = default
     for position, argument in enumerate(arguments):
         if argument.startswith(f"{flag}="):
-            return argument.split("=", 1)[1]
+            value = argument.split("=", 1)[1]
         if argument == flag:
             if position + 1 == len(arguments):
                 raise UserError(f"{flag} needs a value: one of {', '.join(PRESETS)}")
-            return arguments[position + 1]
-    return default
+            value = arguments[position + 1]
+    return value
 
-
-def _default_path(config: TrainConfig) -> Path:
-    from revalued.run_folder import default_path
-
-    return default_path(config.task, config.algo, config.seed)

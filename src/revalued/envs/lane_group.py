@@ -33,7 +33,13 @@ class LaneGroup:
         self._seed = seed
         self._stream = stream
         self._observation_shape = buffers.observations.shape[1:]
-        self._envs = [make() for _ in lanes]
+        self._envs: list[FactoredEnv] = []
+        for lane in lanes:
+            try:
+                self._envs.append(make())
+            except Exception as error:
+                reason = f"lane {lane} could not be built: {type(error).__name__}: {error}"
+                raise LaneError(reason, lane=lane, traceback_text=traceback.format_exc()) from error
 
     def reset(self) -> None:
         """Begin episode 0 in every lane."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 import signal
-import traceback
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any, Final
@@ -43,14 +42,10 @@ def run_worker(
             _serve(connection, group)
         except LaneError as error:
             details = {"lane": error.lane, "episode": error.episode, "step": error.step}
-            _report(connection, worker, str(error), error.traceback_text, **details)
-        except (EOFError, OSError):
-            raise
-        except Exception as error:
-            message = f"worker {worker} (lanes {lanes}): {type(error).__name__}: {error}"
-            _report(connection, worker, message, traceback.format_exc())
+            arguments = {"message": str(error), "worker": worker, "traceback_text": error.traceback_text, **details}
+            connection.send_bytes(pickle.dumps(arguments))
     except (EOFError, OSError):
-        return  # the parent is gone, or has closed the lanes
+        return  # the parent is gone, or has closed the lanes; whatever environments raise is a LaneError by now
 
 
 def _serve(connection: Connection, group: LaneGroup) -> None:
@@ -63,8 +58,3 @@ def _serve(connection: Connection, group: LaneGroup) -> None:
         else:
             group.restore(pickle.loads(message[len(RESTORE) :]))
         connection.send_bytes(DONE)
-
-
-def _report(connection: Connection, worker: int, message: str, traceback_text: str, **details: int | None) -> None:
-    arguments = {"message": message, "worker": worker, "traceback_text": traceback_text, **details}
-    connection.send_bytes(pickle.dumps(arguments))

@@ -45,7 +45,7 @@ class WorkerPool:
     ) -> None:
         shape = (num_lanes, info.observation_size, len(info.sizes))
         context = multiprocessing.get_context("spawn")
-        # A RawArray lives in a file that is unlinked as soon as it is open: nothing can be left behind, even by kill -9.
+        # A RawArray lives in a file that is unlinked as soon as it is open: even kill -9 leaves nothing behind.
         memory = context.RawArray(ctypes.c_byte, LaneBuffers.num_bytes(*shape))
         self.buffers = LaneBuffers.over(memory, *shape)
         self._workers: list[_Worker] = []

@@ -224,6 +224,7 @@ class Replay:
         self._num_live = int(np.count_nonzero(leaves))
         for name, array in self._row_arrays().items():
             if name != "leaves":
+                array[num_rows : self._num_rows_written(self._heads)] = 0  # a fresh replay stays untouched there
                 array[:num_rows] = state[name]
         for name, array in self._small_arrays().items():
             array[...] = state[name]
