@@ -58,7 +58,8 @@ def deviations(exploration: Exploration) -> NDArray[np.bool_]:
     policy = policy_with(utilities, (3, 2, 4))
     actions = explore(policy, observations(), config, LATE, np.random.default_rng(0))
     assert (actions < [3, 2, 4]).all()
-    return actions != np.array(greedy)
+    differs: NDArray[np.bool_] = actions != np.array(greedy)
+    return differs
 
 
 # In the tests below the standard deviation of a frequency is at most √(0.25/20,000) = 0.0035; three and a half of them

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -129,12 +130,30 @@ def test_a_worker_that_is_killed_is_named_with_the_signal() -> None:
 
 def test_workers_leave_ctrl_c_to_the_parent() -> None:
     with make_lanes(TaskSpec("toy-counting"), 4, 2, SEED) as lanes:
-        for worker in lane_workers():  # they may still be starting; that must not matter
-            os.kill(worker.pid, signal.SIGINT)
         lanes.reset()
         for worker in lane_workers():
             os.kill(worker.pid, signal.SIGINT)
         advance(lanes, random_actions(INFO, 5, num_lanes=4))
+
+
+def interrupt_this_process() -> type[CountingEnv]:
+    os.kill(os.getpid(), signal.SIGINT)
+    return CountingEnv
+
+
+class InterruptedOnArrival:
+    """A maker of environments that gets its process a Ctrl-C while it is unpickled: before a worker's first line."""
+
+    def __call__(self) -> CountingEnv:
+        raise NotImplementedError
+
+    def __reduce__(self) -> tuple[Callable[[], type[CountingEnv]], tuple[()]]:
+        return interrupt_this_process, ()
+
+
+def test_ctrl_c_does_no_harm_to_workers_that_are_still_starting() -> None:
+    with lanes_from(InterruptedOnArrival(), INFO, 2, 1, SEED, "training") as lanes:
+        lanes.reset()
 
 
 def test_close_in_the_middle_of_a_step_leaves_nothing_behind() -> None:

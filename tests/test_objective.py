@@ -154,9 +154,7 @@ def test_regulariser(changes: dict[str, object], regulariser: float) -> None:
 
 def test_no_gradient_flows_through_the_weights() -> None:
     algorithm = replace(ENSEMBLE, beta=0.5, regulariser_weight="quadratic")
-    predictions = EXAMPLE.predictions(algorithm)
-    loss = loss_terms(algorithm, predictions, EXAMPLE.batch(), None, None).loss
-    (gradient,) = torch.autograd.grad(loss, predictions.online)
+    gradient = terms_of(algorithm, EXAMPLE).gradient
     # Critic 0, first transition. TD: ω/B · −(y − Q)/N = 1/2 · 0.125/2 = 0.03125 for both dimensions. Regulariser, with
     # w held still: ω/B · β · w · −Huber'(Ū − U) = 1/2 · 0.5 · 0.140625 · −0.5 and 1/2 · 0.5 · 0.390625 · 1
     assert gradient[0, 0, 0].tolist() == [0.0, 0.03125 - 0.017578125]
@@ -166,11 +164,9 @@ def test_no_gradient_flows_through_the_weights() -> None:
 def test_a_weight_of_zero_mutes_a_transition_but_not_its_priority() -> None:
     algorithm = replace(ENSEMBLE, beta=0.5)
     numbers = replace(EXAMPLE, weights=np.array([1.0, 0.0]))
-    predictions = numbers.predictions(algorithm)
-    terms = loss_terms(algorithm, predictions, numbers.batch(), None, None)
-    (gradient,) = torch.autograd.grad(terms.loss, predictions.online)
-    assert gradient[:, 0].ne(0).any()
-    assert gradient[:, 1].eq(0).all()
+    terms = terms_of(algorithm, numbers)
+    assert terms.gradient[:, 0].ne(0).any()
+    assert terms.gradient[:, 1].eq(0).all()
     assert terms.priorities.tolist() == [0.375, 2.25]
 
 
@@ -278,14 +274,23 @@ def test_loss_target_and_priorities_agree_with_the_naive_twin(
 
 @pytest.mark.parametrize("sizes", SIZES)
 @pytest.mark.parametrize("algorithm", FAMILY.values(), ids=FAMILY)
+def test_the_gradient_is_that_of_automatic_differentiation(algorithm: AlgorithmConfig, sizes: tuple[int, ...]) -> None:
+    numbers = numbers_for(algorithm, sizes)
+    predictions = numbers.predictions(algorithm)
+    support = None if numbers.support is None else torch.tensor(numbers.support)
+    terms = loss_terms(algorithm, predictions, numbers.batch(), numbers.exists(), support)
+    (expected,) = torch.autograd.grad(terms.loss, predictions.online)
+    torch.testing.assert_close(terms.gradient, expected, rtol=1e-12, atol=1e-15)
+    assert not terms.gradient.requires_grad
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+@pytest.mark.parametrize("algorithm", FAMILY.values(), ids=FAMILY)
 def test_gradients_agree_with_finite_differences_of_the_naive_twin(
     algorithm: AlgorithmConfig, sizes: tuple[int, ...]
 ) -> None:
     numbers = numbers_for(algorithm, sizes)
-    predictions = numbers.predictions(algorithm)
-    support = None if numbers.support is None else torch.tensor(numbers.support)
-    loss = loss_terms(algorithm, predictions, numbers.batch(), numbers.exists(), support).loss
-    (gradient,) = torch.autograd.grad(loss, predictions.online)
+    gradient = terms_of(algorithm, numbers).gradient
     rng = np.random.default_rng(0)
     fixed, step = numbers.online.copy(), 1e-5
     for _ in range(6):
@@ -310,12 +315,8 @@ def test_gradients_agree_with_finite_differences_of_the_naive_twin(
 @pytest.mark.parametrize("padding", [-1e6, 1e6])
 def test_padding_changes_nothing(algorithm: AlgorithmConfig, padding: float) -> None:
     def results(padding: float) -> tuple[float, list[float], torch.Tensor]:
-        numbers = numbers_for(algorithm, (4, 1, 3, 2), padding)
-        predictions = numbers.predictions(algorithm)
-        support = None if numbers.support is None else torch.tensor(numbers.support)
-        terms = loss_terms(algorithm, predictions, numbers.batch(), numbers.exists(), support)
-        (gradient,) = torch.autograd.grad(terms.loss, predictions.online)
-        return terms.loss.item(), terms.priorities.tolist(), gradient
+        terms = terms_of(algorithm, numbers_for(algorithm, (4, 1, 3, 2), padding))
+        return terms.loss.item(), terms.priorities.tolist(), terms.gradient
 
     loss, priorities, gradient = results(padding)
     plain_loss, plain_priorities, plain_gradient = results(0.0)
@@ -336,15 +337,11 @@ def test_after_termination_the_next_state_is_irrelevant(algorithm: AlgorithmConf
 def test_every_critics_gradient_is_what_it_would_be_alone(algorithm: AlgorithmConfig) -> None:
     numbers = numbers_for(algorithm, (4, 1, 3, 2))
     numbers.discounts[:] = 0  # so that the target, R, is the same whoever is asked
-    support = None if numbers.support is None else torch.tensor(numbers.support)
 
     def gradient(critics: slice) -> torch.Tensor:
         names = ("online", "target_next", "target", "online_next")
         some = replace(numbers, **{name: getattr(numbers, name)[critics] for name in names})
-        predictions = some.predictions(algorithm)
-        loss = loss_terms(algorithm, predictions, some.batch(), some.exists(), support).loss
-        (found,) = torch.autograd.grad(loss, predictions.online)
-        return found
+        return terms_of(algorithm, some).gradient
 
     together = gradient(slice(None))
     for k in range(algorithm.critics):

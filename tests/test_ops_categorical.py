@@ -50,6 +50,12 @@ def test_after_termination_only_the_return_is_left() -> None:
     assert project([0.2, 0.2, 0.2, 0.2, 0.2], 4.0, 0.0) == pytest.approx([0.0, 0.0, 0.0, 0.0, 1.0])
 
 
+def test_what_is_not_a_number_stays_visible() -> None:
+    assert any(math.isnan(mass) for mass in project([0.2, 0.2, 0.2, 0.2, 0.2], math.nan, 0.5))
+    # an infinite return is only beyond the end
+    assert project([0.0, 0.0, 1.0, 0.0, 0.0], math.inf, 0.5) == [0.0, 0.0, 0.0, 0.0, 1.0]
+
+
 def random_distributions(batch: int, atoms: int, dtype: torch.dtype) -> Tensor:
     logits = torch.randn(batch, atoms, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     return (2 * logits).softmax(dim=-1).to(dtype)

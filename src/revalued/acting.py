@@ -60,7 +60,7 @@ def explore(
     """
     space = policy.shape.actions
     num_lanes = len(observations)
-    critics = rng.integers(policy.shape.critics, size=num_lanes)
+    critics = (rng.random(num_lanes) * policy.shape.critics).astype(np.int64)
     width = 1 if config.exploration == "joint" else space.num_dimensions
     explores = rng.random((num_lanes, width)) < epsilon_at(config, env_steps)
     random_actions = space.uniform(rng.random((num_lanes, space.num_dimensions)))

@@ -62,10 +62,7 @@ class FactorisedActions:
 
     def uniform(self, draws: NDArray[np.float64]) -> NDArray[np.int64]:
         """Map uniform draws in [0, 1) of shape [..., N] to uniformly distributed choices of the same shape."""
-        choices = (draws * np.asarray(self.sizes)).astype(np.int64)
-        # draws just below 1 can round up to the size itself
-        limited: NDArray[np.int64] = np.minimum(choices, np.asarray(self.sizes) - 1)
-        return limited
+        return (draws * np.asarray(self.sizes)).astype(np.int64)
 
     def to_environment(self, actions: NDArray[np.int64]) -> NDArray[np.int64]:
         """Translate actions [..., N] of this space to sub-actions of the environment's own dimensions."""

@@ -163,7 +163,7 @@ def from_dict(data: Mapping[str, Any]) -> TrainConfig:
 
 def _build(cls: type[Any], data: object, where: str) -> Any:
     if not isinstance(data, Mapping):
-        raise UserError(f"configuration entry {where or 'top level'!r} must be an object")
+        raise UserError(f"configuration entry {where.rstrip('.') or 'top level'!r} must be an object")
     hints = typing.get_type_hints(cls)
     known = {f.name: hints[f.name] for f in dataclasses.fields(cls)}
     for key in data:
@@ -205,8 +205,9 @@ def validate(config: TrainConfig) -> None:
     _require(config.bins >= 2, "bins", config.bins, "at least 2")
     for name in ("hidden_size", "batch_size"):
         _require(getattr(learner, name) >= 1, name, getattr(learner, name), "at least 1")
-    _require(learner.learning_rate > 0, "learning_rate", learner.learning_rate, "above 0")
-    _require(learner.gradient_clip > 0, "gradient_clip", learner.gradient_clip, "above 0")
+    for name in ("learning_rate", "gradient_clip"):
+        value = getattr(learner, name)
+        _require(value > 0 and math.isfinite(value), name, value, "above 0 and finite")
     rate = learner.target_update_rate
     _require(0 < rate <= 1, "target_update_rate", rate, "above 0 and at most 1")
     for name in ("env_steps", "num_envs", "env_steps_per_update", "eval_every", "eval_episodes", "log_every"):
@@ -216,8 +217,8 @@ def validate(config: TrainConfig) -> None:
     _require(0 < exploration.epsilon_decay <= 1, "epsilon_decay", exploration.epsilon_decay, "above 0 and at most 1")
     smallest = schedule.num_envs * (config.algorithm.n_step + 4)
     _require(replay.replay_capacity >= smallest, "replay_capacity", replay.replay_capacity, f"at least {smallest} here")
-    _require(replay.priority_exponent >= 0, "priority_exponent", replay.priority_exponent, "at least 0")
-    _require(replay.importance_exponent >= 0, "importance_exponent", replay.importance_exponent, "at least 0")
+    for name in ("priority_exponent", "importance_exponent"):
+        _require(0 <= getattr(replay, name) <= 1, name, getattr(replay, name), "between 0 and 1")
     _require(execution.workers >= 0, "workers", execution.workers, "at least 0")
     _require(
         execution.workers <= schedule.num_envs, "workers", execution.workers, f"at most num_envs = {schedule.num_envs}"
@@ -249,6 +250,8 @@ def _validate_algorithm(algorithm: AlgorithmConfig) -> None:
     if categorical:
         _require(algorithm.atoms >= 2, "atoms", algorithm.atoms, "at least 2")
         low, high = algorithm.value_min, algorithm.value_max
+        for name, bound in (("value_min", low), ("value_max", high)):
+            _require(bound is None or math.isfinite(bound), name, bound, "finite")
         if low is not None and high is not None and not low < high:
             raise UserError(f"value_min {low} must lie below value_max {high}")
 

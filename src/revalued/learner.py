@@ -18,20 +18,9 @@ from torch.optim.adam import adam
 
 from revalued.algorithms.objective import Predictions, TensorBatch, loss_terms
 from revalued.config import AlgorithmConfig, LearnerConfig
-from revalued.networks import (
-    Activations,
-    Folding,
-    NetworkShape,
-    Parameters,
-    backward,
-    fold,
-    forward,
-    initialise,
-    interpret,
-    merging_pays,
-    with_ones,
-)
+from revalued.networks import NetworkShape, Parameters, initialise, interpret, interpret_gradient, with_ones
 from revalued.parallel import Threads
+from revalued.passes import Folding, Pass, Workspace, backward, fold, forward, merging_pays
 from revalued.replay import Batch
 
 ADAM_BETAS = (0.9, 0.999)
@@ -47,10 +36,12 @@ class Part:
     """Some critics and some of the batch, computed together; views of everything that belongs to them."""
 
     critics: slice
-    blocks: tuple[slice, ...]  # rows of the batch, worked on one after the other
+    blocks: list[slice]  # rows of the batch, worked on one after the other
     online: Parameters
     target: Parameters
     gradients: Parameters
+    work: list[Workspace]  # per block, from the online forward pass to the backward pass
+    scratch: list[Workspace]  # per block, for what is needed only for a moment; all parts of a thread share it
 
 
 @dataclass(frozen=True)
@@ -84,11 +75,11 @@ class Learner:
         self.second_moment = Parameters.zeros(shape, device)
         self.exists = torch.from_numpy(shape.actions.exists).to(device) if shape.actions.is_padded else None
         self.support = None if support is None else torch.linspace(*support, shape.atoms, device=device)
+        self._merge_online = merging_pays(shape, config.batch_size, backward=True)
+        target_rows = config.batch_size * (2 if algorithm.beta > 0 else 1)
+        self._merge_target = merging_pays(shape, target_rows, backward=False)
         self._threads = Threads(threads)
         self._parts = self._cut_into_parts()
-        self._merge_online = merging_pays(shape, [config.batch_size], backward=True)
-        target_batches = [config.batch_size] * (2 if algorithm.beta > 0 else 1)
-        self._merge_target = merging_pays(shape, target_batches, backward=False)
         size = (shape.critics, config.batch_size, shape.head_size)
         self._outputs = Outputs(
             online=torch.empty(size, device=device),
@@ -100,54 +91,61 @@ class Learner:
     def _cut_into_parts(self) -> list[Part]:
         critics, size = self.shape.critics, self.config.batch_size
         if self.device.type != "cpu":
-            return [self._part(slice(0, critics), slice(0, size))]
+            return [self._part(slice(0, critics), [slice(0, size)], self._workspace(critics, size))]
         # half of the paper's batch keeps a layer's activations and weights together in a core's cache
-        first, second = slice(0, size // 2), slice(size // 2, size)
-        parts = [self._part(slice(k, k + 1), first, second) for k in range(critics - critics % 2)]
+        halves = [slice(0, size - size // 2), slice(size - size // 2, size)] if size > 1 else [slice(0, 1)]
+        cuts = [(slice(k, k + 1), halves) for k in range(critics - critics % 2)]
         if critics % 2 == 1:
-            last = slice(critics - 1, critics)
-            parts += [self._part(last, first), self._part(last, second)]
-        return parts
+            cuts += [(slice(critics - 1, critics), [half]) for half in halves]
+        scratches = [self._workspace(1, halves[0].stop) for _ in range(self._threads.count)]
+        return [self._part(*cut, scratches[number % len(scratches)]) for number, cut in enumerate(cuts)]
 
-    def _part(self, critics: slice, *blocks: slice) -> Part:
-        gradients = Parameters.zeros(self.shape, self.device, critics.stop - critics.start)
-        return Part(critics, blocks, self.online.of(critics), self.target.of(critics), gradients)
+    def _part(self, critics: slice, blocks: list[slice], scratch: Workspace) -> Part:
+        count = critics.stop - critics.start
+        return Part(
+            critics,
+            blocks,
+            self.online.of(critics),
+            self.target.of(critics),
+            Parameters.zeros(self.shape, self.device, count),
+            [self._workspace(count, rows.stop - rows.start, merged=self._merge_online) for rows in blocks],
+            [scratch.first(rows.stop - rows.start) for rows in blocks],
+        )
 
+    def _workspace(self, critics: int, rows: int, *, merged: bool = True) -> Workspace:
+        return Workspace.make(self.shape, critics, rows, self.device, merged=merged)
+
+    @torch.no_grad()
     def update(self, batch: Batch) -> tuple[NDArray[np.float32], dict[str, Tensor]]:
         """Do one gradient step on the batch; return its new priorities [B] and figures for the log."""
         tensors = self._to_device(batch)
         inputs, next_inputs = with_ones(tensors.observations), with_ones(tensors.next_observations)
-        with torch.no_grad():
-            kept = self._threads.map(lambda part: self._predict(part, inputs, next_inputs), self._parts)
-        outputs = self._outputs
-        raw = outputs.online.requires_grad_()
-        terms = loss_terms(self.algorithm, self._interpret(outputs), tensors, self.exists, self.support)
-        (raw_gradient,) = torch.autograd.grad(terms.loss, raw)
-        outputs.online.requires_grad_(False)
+        kept = self._threads.map(lambda part: self._predict(part, inputs, next_inputs), self._parts)
+        terms = loss_terms(self.algorithm, self._interpret(self._outputs), tensors, self.exists, self.support)
         priorities: NDArray[np.float32] = terms.priorities.cpu().numpy()
         if not np.isfinite(priorities).all():
             raise NonFiniteError(f"the TD errors of update {self.updates + 1:,} are not finite: learning has diverged")
         self.updates += 1
-        with torch.no_grad():
-            norms = self._learn(kept, raw_gradient)
-        return priorities, {"loss": terms.loss.detach(), **terms.metrics, "gradient_norm": norms.mean()}
+        norms = self._learn(kept, interpret_gradient(terms.gradient, self.shape, self.exists))
+        return priorities, {"loss": terms.loss, **terms.metrics, "gradient_norm": norms.mean()}
 
-    def _predict(self, part: Part, inputs: Tensor, next_inputs: Tensor) -> tuple[Folding, list[Activations]]:
+    def _predict(self, part: Part, inputs: Tensor, next_inputs: Tensor) -> tuple[Folding, list[Pass]]:
         """Fill in a part of the outputs; return what its backward pass needs."""
         online, target, outputs = part.online, part.target, self._outputs
         target_folding = fold(target, merge_input=self._merge_target)
         folding = fold(online, merge_input=self._merge_online)
-        kept = []
-        for rows in part.blocks:
+        passes = []
+        for rows, work, scratch in zip(part.blocks, part.work, part.scratch, strict=True):
             place = (part.critics, rows)
-            outputs.target_next[place] = forward(target, target_folding, next_inputs[rows])[0]
+            outputs.target_next[place] = forward(target, target_folding, next_inputs[rows], scratch).output
             if outputs.target is not None:
-                outputs.target[place] = forward(target, target_folding, inputs[rows])[0]
+                outputs.target[place] = forward(target, target_folding, inputs[rows], scratch).output
             if outputs.online_next is not None:
-                outputs.online_next[place] = forward(online, folding, next_inputs[rows])[0]
-            outputs.online[place], activations = forward(online, folding, inputs[rows])
-            kept.append(activations)
-        return folding, kept
+                outputs.online_next[place] = forward(online, folding, next_inputs[rows], work).output
+            passed = forward(online, folding, inputs[rows], work)
+            outputs.online[place] = passed.output
+            passes.append(passed)
+        return folding, passes
 
     def _interpret(self, outputs: Outputs) -> Predictions:
         def meaning(output: Tensor | None) -> Tensor | None:
@@ -156,40 +154,53 @@ class Learner:
         online, target_next = (interpret(raw, self.shape, self.exists) for raw in (outputs.online, outputs.target_next))
         return Predictions(online, target_next, meaning(outputs.target), meaning(outputs.online_next))
 
-    def _learn(self, kept: list[tuple[Folding, list[Activations]]], raw_gradient: Tensor) -> Tensor:
+    def _learn(self, kept: list[tuple[Folding, list[Pass]]], raw_gradient: Tensor) -> Tensor:
         """Carry the gradient back through every part and take the step; return the gradient norms [K]."""
         norms = torch.empty(self.shape.critics, device=self.device)
-        shared = self._parts[-2:] if len(self._parts) > self.shape.critics else []
+        halves = self._parts[-2:] if len(self._parts) > self.shape.critics else []
 
         def work(number: int) -> None:
-            part, (folding, activations) = self._parts[number], kept[number]
-            for rows, passed in zip(part.blocks, activations, strict=True):
-                gradient = raw_gradient[part.critics, rows]
-                backward(part.online, folding, passed, gradient, part.gradients, add=rows != part.blocks[0])
-            if part not in shared:
-                norms[part.critics] = self._step(part.critics, part.gradients.rows)
+            part, (folding, passes) = self._parts[number], kept[number]
+            for rows, passed, scratch in zip(part.blocks, passes, part.scratch, strict=True):
+                gradient, again = raw_gradient[part.critics, rows], rows != part.blocks[0]
+                backward(part.online, folding, passed, gradient, scratch, part.gradients, add=again)
+            if part not in halves:
+                gradients = part.gradients.rows
+                norms[part.critics] = norm = torch.linalg.vector_norm(gradients, dim=1)
+                self._step(part.critics, slice(None), gradients, norm)
 
         self._threads.map(work, range(len(self._parts)))
-        if shared:
-            gradients = shared[0].gradients.rows.add_(shared[1].gradients.rows)
-            norms[shared[0].critics] = self._step(shared[0].critics, gradients)
+        if halves:
+            norms[-1:] = self._step_of_halves(halves[0].gradients.rows, halves[1].gradients.rows)
         return norms
 
-    def _step(self, critics: slice, gradients: Tensor) -> Tensor:
-        """Clip each critic's gradient, take one Adam step, move the targets; return the norms before clipping."""
-        norms: Tensor = torch.linalg.vector_norm(gradients, dim=1)
+    def _step_of_halves(self, first: Tensor, second: Tensor) -> Tensor:
+        """Step with the last critic, whose gradient comes in two halves; its parameters are shared out instead."""
+        middle, last = first.shape[1] // 2, slice(self.shape.critics - 1, self.shape.critics)
+        columns = [slice(0, middle), slice(middle, None)]
+
+        def add(piece: slice) -> Tensor:
+            norm: Tensor = torch.linalg.vector_norm(first[:, piece].add_(second[:, piece]), dim=1)
+            return norm
+
+        norm = torch.hypot(*self._threads.map(add, columns))
+        self._threads.map(lambda piece: self._step(last, piece, first[:, piece], norm), columns)
+        return norm
+
+    def _step(self, critics: slice, columns: slice, gradients: Tensor, norms: Tensor) -> None:
+        """Clip by the critics' norms, take one Adam step, move the targets, for some columns of the parameters."""
         if self.device.type != "cpu" or (norms > self.config.gradient_clip).any():
             gradients *= (self.config.gradient_clip / norms).clamp(max=1.0)[:, None]
-        online = self.online.rows[critics]
+        place = (critics, columns)
+        online = self.online.rows[place]
         adam(
-            [online], [gradients], [self.first_moment.rows[critics]], [self.second_moment.rows[critics]], [],
+            [online], [gradients], [self.first_moment.rows[place]], [self.second_moment.rows[place]], [],
             # fused Adam adds 1 to the number of steps before it uses it
             [torch.tensor(float(self.updates - 1), device=self.device)],
             fused=True, amsgrad=False, beta1=ADAM_BETAS[0], beta2=ADAM_BETAS[1], lr=self.config.learning_rate,
             weight_decay=0.0, eps=ADAM_EPSILON, maximize=False,
         )  # fmt: skip
-        self.target.rows[critics].lerp_(online, self.config.target_update_rate)
-        return norms
+        self.target.rows[place].lerp_(online, self.config.target_update_rate)
 
     def _to_device(self, batch: Batch) -> TensorBatch:
         # torch owns aligned copies: matrix products may round differently for buffers of another alignment
@@ -219,8 +230,10 @@ class Learner:
 
     def load_tensors(self, tensors: Mapping[str, Tensor], updates: int) -> None:
         """Take over the state that `tensors` returned after that many updates."""
-        for name, tensor in self.tensors().items():
+        own = self.tensors()
+        for name, tensor in own.items():
             if name not in tensors or tensors[name].shape != tensor.shape:
                 raise ValueError(f"the checkpoint's {name} does not fit this network")
+        for name, tensor in own.items():
             tensor.copy_(tensors[name])
         self.updates = updates

@@ -1,26 +1,20 @@
-"""K critics side by side: parameters stacked on a leading axis, the network's forward and backward pass.
+"""K critics side by side: their parameters stacked on a leading axis, and what their outputs mean.
 
 Every critic is Linear(D → H), a residual block h + relu(W2 relu(W1 h)), LayerNorm, and one linear layer to everything
-its head predicts. The backward pass is written out, because the exact algebra below saves up to half of the arithmetic
-and all of the copying that a general tool would do; tests hold it against automatic differentiation.
-
-- The input layer has no activation, so (x W0 + b0) W1 = x (W0 W1) + b0 W1: with few observations it is cheaper to
-  multiply the weights first (`Folding`). Rows of ones behind the observations carry the biases along.
-- LayerNorm's scale and shift are folded into the head: (n ∘ g + c) Wh = n (g ∘ Wh) + c Wh.
+its head predicts. `predict` says it plainly; `revalued.passes` computes the same, and gradients, for learning.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from revalued.actions import FactorisedActions
 from revalued.config import Head
-from revalued.ops.utilities import aggregate_dueling
+from revalued.ops.utilities import aggregate_dueling, dueling_gradient
 
 LAYER_NORM_EPSILON = 1e-5
 ALIGNMENT = 16
@@ -126,122 +120,6 @@ def with_ones(observations: Tensor) -> Tensor:
     return torch.nn.functional.pad(observations, (0, 1), value=1.0)
 
 
-class Folding(NamedTuple):
-    """What depends on the parameters alone, made once for all batches that go through them."""
-
-    block1: Tensor | None  # [k, D+1, H]: input and first block layer multiplied, None where that does not pay
-    head_weight: Tensor  # [k, H, O]: the head with LayerNorm's scale in it
-    head_bias: Tensor  # [k, 1, O]: and LayerNorm's shift
-
-
-def fold(parameters: Parameters, *, merge_input: bool) -> Folding:
-    """Multiply those layers together that have no activation between them."""
-    merged = None
-    if merge_input:
-        merged = torch.bmm(parameters.input, parameters["block1.weight"])
-        merged[:, -1:] += parameters["block1.bias"]
-    weight = parameters["norm.scale"].transpose(1, 2) * parameters["head.weight"]
-    bias = torch.baddbmm(parameters["head.bias"], parameters["norm.shift"], parameters["head.weight"])
-    return Folding(merged, weight, bias)
-
-
-def merging_pays(shape: NetworkShape, batch_sizes: list[int], *, backward: bool) -> bool:
-    """Tell from the sizes whether multiplying the first two layers saves arithmetic for batches of these sizes."""
-    rows, hidden, inputs = sum(batch_sizes), shape.hidden_size, shape.observation_size + 1
-    # products of size B·H·H against those of size D·H·H and B·D·H; the backward pass has two of each first kind
-    products = 3 if backward else 1
-    separate = products * rows * hidden * hidden
-    merged = products * inputs * hidden * hidden + (2 if backward else 1) * rows * inputs * hidden
-    return merged < separate
-
-
-class Activations(NamedTuple):
-    """What the backward pass needs of a forward pass."""
-
-    inputs: Tensor  # [B, D+1]
-    hidden: Tensor | None  # [k, B, H], None where the first two layers are merged
-    block1: Tensor  # after relu
-    block2: Tensor  # after relu
-    residual: Tensor
-    normal: Tensor  # after LayerNorm
-    mean: Tensor
-    inverse_deviation: Tensor
-
-
-def forward(parameters: Parameters, folding: Folding, inputs: Tensor) -> tuple[Tensor, Activations]:
-    """Return raw head outputs [k, B, O] of inputs [B, D+1] (see `with_ones`), and what the backward pass needs."""
-    activations = _trunk(parameters, folding.block1, inputs)
-    return torch.baddbmm(folding.head_bias, activations.normal, folding.head_weight), activations
-
-
-def _trunk(parameters: Parameters, merged: Tensor | None, inputs: Tensor) -> Activations:
-    stacked = inputs.expand(parameters.rows.shape[0], -1, -1)
-    hidden = torch.bmm(stacked, parameters.input)
-    if merged is None:
-        block1 = torch.baddbmm(parameters["block1.bias"], hidden, parameters["block1.weight"]).relu_()
-    else:
-        block1 = torch.bmm(stacked, merged).relu_()
-    block2 = torch.baddbmm(parameters["block2.bias"], block1, parameters["block2.weight"]).relu_()
-    residual = hidden + block2
-    normal, mean, inverse_deviation = torch.native_layer_norm(
-        residual, [parameters.shape.hidden_size], None, None, LAYER_NORM_EPSILON
-    )
-    kept = hidden if merged is None else None
-    return Activations(inputs, kept, block1, block2, residual, normal, mean, inverse_deviation)
-
-
-def backward(
-    parameters: Parameters, folding: Folding, activations: Activations, output_gradient: Tensor, gradients: Parameters,
-    *, add: bool = False,
-) -> None:  # fmt: skip
-    """Write the gradient of a loss into `gradients`, from its gradient with respect to the outputs of `forward`.
-
-    With `add` it is added to what is there already: the gradient of another part of the batch.
-    """
-    shape = parameters.shape
-    beta = 1.0 if add else 0.0
-
-    def multiply(name: str, left: Tensor, right: Tensor) -> None:
-        gradients[name].baddbmm_(left.transpose(1, 2), right, beta=beta)
-
-    def put(name: str, gradient: Tensor) -> None:
-        gradients[name].add_(gradient) if add else gradients[name].copy_(gradient)
-
-    inputs = activations.inputs.expand(parameters.rows.shape[0], -1, -1)
-    # the head, and LayerNorm's scale and shift which are folded into it
-    head_weight = torch.bmm(activations.normal.transpose(1, 2), output_gradient)
-    head_bias = output_gradient.sum(dim=1, keepdim=True)
-    put("head.weight", parameters["norm.scale"].transpose(1, 2) * head_weight)
-    gradients["head.weight"].baddbmm_(parameters["norm.shift"].transpose(1, 2), head_bias)
-    put("head.bias", head_bias)
-    trunk_scale = shape.trunk_gradient_scale
-    put("norm.scale", (head_weight * parameters["head.weight"]).sum(dim=2)[:, None] * trunk_scale)
-    put("norm.shift", torch.bmm(head_bias, parameters["head.weight"].transpose(1, 2)) * trunk_scale)
-    normal = torch.bmm(output_gradient, folding.head_weight.transpose(1, 2))
-    if trunk_scale != 1:
-        normal *= trunk_scale
-    residual = torch.ops.aten.native_layer_norm_backward(
-        normal, activations.residual, [shape.hidden_size], activations.mean, activations.inverse_deviation,
-        None, None, [True, False, False],
-    )[0]  # fmt: skip
-    # the residual block
-    block2 = torch.ops.aten.threshold_backward(residual, activations.block2, 0)
-    multiply("block2.weight", activations.block1, block2)
-    put("block2.bias", block2.sum(dim=1, keepdim=True))
-    block1 = torch.bmm(block2, parameters["block2.weight"].transpose(1, 2))
-    block1 = torch.ops.aten.threshold_backward(block1, activations.block1, 0)
-    if activations.hidden is None:
-        merged = torch.bmm(inputs.transpose(1, 2), block1)
-        multiply("block1.weight", parameters.input, merged)
-        put("block1.bias", merged[:, -1:])
-        gradients.input.baddbmm_(merged, parameters["block1.weight"].transpose(1, 2), beta=beta)
-    else:
-        multiply("block1.weight", activations.hidden, block1)
-        put("block1.bias", block1.sum(dim=1, keepdim=True))
-        residual.baddbmm_(block1, parameters["block1.weight"].transpose(1, 2))
-    gradients.input.baddbmm_(inputs.transpose(1, 2), residual, beta=1.0 if activations.hidden is None else beta)
-
-
 def interpret(output: Tensor, shape: NetworkShape, exists: Tensor | None) -> Tensor:
     """Return utilities [k, B, N, A] from raw head outputs [k, B, O]; logits [k, B, N, A, Z] with a categorical head."""
     grid = (*output.shape[:2], shape.actions.num_dimensions, shape.actions.max_choices)
@@ -250,9 +128,21 @@ def interpret(output: Tensor, shape: NetworkShape, exists: Tensor | None) -> Ten
     return output.view(*grid, shape.atoms) if shape.head == "categorical" else output.view(grid)
 
 
+def interpret_gradient(gradient: Tensor, shape: NetworkShape, exists: Tensor | None) -> Tensor:
+    """Carry a gradient with respect to what `interpret` returned back to the raw head outputs [k, B, O]."""
+    if shape.head == "dueling":
+        value, advantages = dueling_gradient(gradient, exists)
+        return torch.cat([value[..., None], advantages.flatten(2)], dim=-1)
+    return gradient.flatten(2)
+
+
 def predict(parameters: Parameters, observations: Tensor, exists: Tensor | None) -> Tensor:
-    """Return utilities [k, B, N, A] (or logits) of a few observations [B, D], too few for any folding to pay."""
-    normal = _trunk(parameters, None, with_ones(observations)).normal
+    """Return utilities [k, B, N, A] (or logits) of observations [B, D]."""
+    inputs = with_ones(observations).expand(parameters.rows.shape[0], -1, -1)
+    hidden = torch.bmm(inputs, parameters.input)
+    block = torch.baddbmm(parameters["block1.bias"], hidden, parameters["block1.weight"]).relu_()
+    block = torch.baddbmm(parameters["block2.bias"], block, parameters["block2.weight"]).relu_()
+    normal = torch.nn.functional.layer_norm(hidden + block, [parameters.shape.hidden_size], eps=LAYER_NORM_EPSILON)
     features = torch.addcmul(parameters["norm.shift"], normal, parameters["norm.scale"])
     output = torch.baddbmm(parameters["head.bias"], features, parameters["head.weight"])
     return interpret(output, parameters.shape, exists)

@@ -23,16 +23,19 @@ class Threads:
     def __init__(self, count: int) -> None:
         torch.set_num_threads(1)
         self._pool = ThreadPoolExecutor(count - 1, "revalued", _begin_thread) if count > 1 else None
-        self._count = count
+        self.count = count
 
     def map(self, work: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
-        """Return the results of all items, in order; an exception in any of them is raised here."""
+        """Return the results of all items, in order; item i is carried out by thread i mod `count`.
+
+        An exception in any of them is raised here.
+        """
         if self._pool is None:
             return [work(item) for item in items]
         pieces = list(items)
-        others = [self._pool.submit(_several, work, pieces[start :: self._count]) for start in range(1, self._count)]
-        found = [_several(work, pieces[0 :: self._count]), *(future.result() for future in others)]
-        return [found[number % self._count][number // self._count] for number in range(len(pieces))]
+        others = [self._pool.submit(_several, work, pieces[start :: self.count]) for start in range(1, self.count)]
+        found = [_several(work, pieces[0 :: self.count]), *(future.result() for future in others)]
+        return [found[number % self.count][number // self.count] for number in range(len(pieces))]
 
 
 def _several(work: Callable[[Item], Result], items: list[Item]) -> list[Result]:

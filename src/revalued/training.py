@@ -58,7 +58,7 @@ class Trainer:
         self._eval_env = make_env(spec)
         self._checkpoints = CheckpointWriter(folder.checkpoints)
         self._saved_at, self._saved_updates = -1, 0
-        self._restored: Checkpoint | None = None
+        self._is_resumed = False
         self._rate_mark, self._rate = (time.monotonic(), 0, 0), 0.0
 
     def restore(self, checkpoint: Checkpoint) -> None:
@@ -74,17 +74,20 @@ class Trainer:
         self._episodes.load_state(meta["episodes"])
         self._best, self._last = _pair(meta["best"]), _pair(meta["last"])
         self._wall_before = meta["wall_seconds"]
-        self._restored = checkpoint
+        self._observations = self._restore_lanes(LaneState.from_arrays(_under("lanes.", checkpoint.arrays)))
+        self._is_resumed = True
         self.folder.forget_after(self.learner.updates, self._last[1] if self._last else -1)
 
     def run(self, should_stop: Callable[[], bool] = lambda: False) -> Outcome:
         """Train until the configured number of interactions, or until `should_stop`; always leaves a checkpoint."""
         self._started = time.monotonic()
         self._rate_mark = (self._started, self.learner.updates, self.env_steps)
-        purge = self.learner.updates + 1 if self._restored else 0
+        purge = self.learner.updates + 1 if self._is_resumed else 0
         self._events = SummaryWriter(str(self.folder.events), purge_step=purge)
         try:
-            self._observations = self._begin_lanes()
+            if not self._is_resumed:
+                self._observations = self._lanes.reset()
+                self.replay.begin(self._observations)
             total = self.config.schedule.env_steps
             while self.env_steps < total and not should_stop():
                 self._cycle()
@@ -109,13 +112,8 @@ class Trainer:
         self._lanes.close()
         self._eval_env.close()
 
-    def _begin_lanes(self) -> np.ndarray:
-        if self._restored is None:
-            observations = self._lanes.reset()
-            self.replay.begin(observations)
-            return observations
-        restored = self._lanes.restore(LaneState.from_arrays(_under("lanes.", self._restored.arrays)))
-        self._restored = None
+    def _restore_lanes(self, state: LaneState) -> np.ndarray:
+        restored = self._lanes.restore(state)
         if restored.diverged_lanes:
             lanes = np.asarray(restored.diverged_lanes)
             self.replay.begin(restored.observations[lanes], lanes)

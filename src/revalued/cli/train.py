@@ -148,4 +148,3 @@ def _given(arguments: list[str], flag: str, default: str) -> str:
                 raise UserError(f"{flag} needs a value: one of {', '.join(PRESETS)}")
             value = arguments[position + 1]
     return value
-

@@ -22,11 +22,11 @@ def project_distribution(probabilities: Tensor, returns: Tensor, discounts: Tens
     """
     num_atoms = support.shape[0]
     spacing = (support[-1] - support[0]) / (num_atoms - 1)
-    moved = (returns[:, None] + discounts[:, None] * support).clamp(support[0], support[-1])
+    moved = returns[:, None] + discounts[:, None] * support
     position = ((moved - support[0]) / spacing).clamp(0, num_atoms - 1)
     lower = position.floor()
     share_above = position - lower
-    below = lower.long()
+    below = lower.nan_to_num(0.0).long()  # a reward that is no number shows in the shares, not as a wild index
     # at the last atom share_above is 0, so the clamped neighbour receives nothing
     above = (below + 1).clamp(max=num_atoms - 1)
     projected = probabilities.new_zeros(probabilities.shape)
@@ -38,3 +38,8 @@ def project_distribution(probabilities: Tensor, returns: Tensor, discounts: Tens
 def cross_entropy(target_probabilities: Tensor, logits: Tensor) -> Tensor:
     """Return −Σ_z p_z log softmax(logits)_z: [K, B] from a target [B, Z] shared by all critics and logits [K, B, Z]."""
     return -(target_probabilities * logits.log_softmax(dim=-1)).sum(dim=-1)
+
+
+def cross_entropy_slope(target_probabilities: Tensor, logits: Tensor) -> Tensor:
+    """Return the derivative of `cross_entropy` with respect to the logits: softmax(logits) − p, [K, B, Z]."""
+    return logits.softmax(dim=-1) - target_probabilities

@@ -1,0 +1,37 @@
+"""Section `update`: time of one gradient update against the floor, for four tasks and several ensembles."""
+
+from __future__ import annotations
+
+from benchmarks.compare import against_floor, update_processes
+from benchmarks.report import Figure, Report
+from benchmarks.sizes import TASKS, task_size
+
+COLUMNS = [
+    "task", "loss", "K", "update ms", "stacked ms", "threads ms", "blocks ms", "floor", "ratio [quartiles]",
+    "floor GFLOP/s",
+]  # fmt: skip
+# of the project: ratios of update and floor
+TARGETS = {("walker", 10): 1.25, ("dog", 10): 1.12, ("walker", 1): 1.35, ("dog", 1): 1.35}
+
+
+def measure(*, quick: bool) -> Report:
+    """Measure every task with REValueD's loss and 1, 3, 5 and 10 critics, and with DecQN's."""
+    report = Report("update", "One update: batch 256, hidden 512, all cores", COLUMNS)
+    tasks, ensembles = (["walker", "dog"], [1, 10]) if quick else (list(TASKS), [1, 3, 5, 10])
+    with update_processes() as processes:
+        for task in tasks:
+            for loss, beta, critics in [("decqn", 0.0, 1), *(("revalued", 0.5, critics) for critics in ensembles)]:
+                row = against_floor(processes, task_size(task, critics=critics, beta=beta), quick=quick)
+                report.rows.append({"task": task, "loss": loss, "K": critics, **row})
+                report.figures.append(
+                    Figure(
+                        f"update, {task}, {loss} loss, K = {critics}", row["update ms"], "ms", row["floor ms"],
+                        row["ratio"], TARGETS.get((task, critics)),
+                    )  # fmt: skip
+                )
+    report.notes = [
+        "floor: the matrix products alone, merged as the learner merges them; the best of three arrangements:",
+        "stacked = torch.bmm over all critics with torch's threads; threads = a critic per Python thread;",
+        "blocks = the same with the batch in two halves, one after the other",
+    ]
+    return report

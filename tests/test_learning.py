@@ -1,0 +1,57 @@
+"""The algorithms learn: on a game whose optimum is known, in seconds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from run_helpers import quick_config, rows
+
+from revalued import runs
+from revalued.algorithms.presets import PRESETS
+from revalued.config import TrainConfig
+from revalued.envs import LeverGame
+
+OPTIMAL_RETURN = LeverGame().optimal_return
+
+
+def lever_game(algo: str, env_steps: int) -> TrainConfig:
+    """Return a run with a small network and a schedule made for so short a run."""
+    return quick_config(
+        "toy-levers",
+        algo,
+        **({"critics": 3} if PRESETS[algo].algorithm.critics > 1 else {}),
+        hidden_size=64,
+        batch_size=64,
+        env_steps=env_steps,
+        warmup_env_steps=500,
+        eval_every=200,
+        log_every=500,
+        learning_rate=1e-3,
+        target_update_rate=0.02,
+        epsilon_decay=0.999,
+    )
+
+
+def test_revalued_finds_the_optimum(tmp_path: Path) -> None:
+    path, outcome = runs.start(lever_game("revalued", 5_000), tmp_path / "run")
+    assert outcome.summary["final_return"] == pytest.approx(OPTIMAL_RETURN, abs=1e-9)
+    # and not by chance: episodes it has never seen, all perfect
+    episodes = list(runs.evaluate(path, episodes=5, seed=7))
+    assert [episode.total_reward for episode in episodes] == pytest.approx([OPTIMAL_RETURN] * 5, abs=1e-9)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("algo", PRESETS)
+def test_every_preset_learns(algo: str, tmp_path: Path) -> None:
+    # The support of C51 is made for the control suite: a tenth of its atoms have to tell these returns apart.
+    target = 0.8 * OPTIMAL_RETURN if algo == "decqn-c51" else OPTIMAL_RETURN
+    path, outcome = runs.start(lever_game(algo, 8_000), tmp_path / "run")
+    assert outcome.summary["final_return"] >= target - 1e-9, rows(path, "eval.csv")
+
+
+def test_without_learning_the_game_is_lost(tmp_path: Path) -> None:
+    """The game cannot be won by chance: an untrained policy is far from the optimum."""
+    _, outcome = runs.start(quick_config("toy-levers", env_steps=50, eval_episodes=20), tmp_path / "run")
+    assert outcome.summary["updates"] == 0
+    assert outcome.summary["final_return"] < 0.6 * OPTIMAL_RETURN
