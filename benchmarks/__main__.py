@@ -23,6 +23,7 @@ def main() -> None:
     if unknown:
         parser.error(f"unknown section {', '.join(unknown)}: choose from {', '.join(SECTIONS)}")
     console = Console()
+    console.width = max(console.width, 150)  # a file or a narrow window must not cut numbers off
     figures: list[Figure] = []
     for name in arguments.sections or SECTIONS:
         report = importlib.import_module(f"benchmarks.{name}").measure(quick=arguments.quick)

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from revalued import build
 from revalued.actions import FactorisedActions
 from revalued.algorithms.presets import preset
-from revalued.build import AgentShape, make_replay, resolve_threads
-from revalued.config import AlgorithmConfig, LearnerConfig, ReplayConfig, TrainConfig
+from revalued.config import AlgorithmConfig, ExecutionConfig, LearnerConfig, ReplayConfig, TrainConfig
 from revalued.learner import Learner
 from revalued.networks import NetworkShape
 from revalued.replay import Batch, Replay
@@ -53,14 +53,18 @@ def task_size(task: str, **changes: Any) -> Size:
 
 def cores() -> int:
     """Return how many threads a run uses by default: one per core."""
-    return resolve_threads(None)
+    return build.resolve_threads(None)
 
 
 def make_learner(size: Size) -> Learner:
     """Return a learner as a run would build it on a CPU."""
-    algorithm = AlgorithmConfig(critics=size.critics, beta=size.beta)
-    config = LearnerConfig(hidden_size=size.hidden_size, batch_size=size.batch_size)
-    return Learner(algorithm, config, size.shape, None, 0, torch.device("cpu"), cores())
+    config = TrainConfig(
+        task="",
+        algorithm=AlgorithmConfig(critics=size.critics, beta=size.beta),
+        learner=LearnerConfig(hidden_size=size.hidden_size, batch_size=size.batch_size),
+        execution=ExecutionConfig(threads=cores()),
+    )
+    return build.make_learner(config, build.AgentShape(size.shape, None), torch.device("cpu"))
 
 
 def random_batch(size: Size, rng: np.random.Generator) -> Batch:
@@ -80,7 +84,7 @@ def random_batch(size: Size, rng: np.random.Generator) -> Batch:
 def filled_replay(size: Size, capacity: int, rng: np.random.Generator) -> Replay:
     """Return a full replay of made-up episodes of 1000 steps, with priorities that differ."""
     config = TrainConfig(task="", replay=ReplayConfig(replay_capacity=capacity))
-    replay = make_replay(config, AgentShape(size.shape, None))
+    replay = build.make_replay(config, build.AgentShape(size.shape, None))
     lanes = config.schedule.num_envs
     replay.begin(rng.standard_normal((lanes, size.observation_size), np.float32))
     terminated = np.zeros(lanes, np.bool_)

@@ -287,6 +287,13 @@ class NaiveCritic(nn.Module):
         return torch.stack(branches, dim=1)
 
 
+def split_input(parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return stacked parameters with the input layer's last row, its bias, under a name of its own."""
+    found = dict(parameters)
+    joint = found.pop("input")
+    return {"input.weight": joint[:, :-1], "input.bias": joint[:, -1:], **found}
+
+
 def naive_predict(critics: Sequence[NaiveCritic], observations: Tensor) -> Tensor:
     """Return the predictions of all critics, [K, B, N, A] or with Z behind."""
     return torch.stack([critic(observations) for critic in critics])

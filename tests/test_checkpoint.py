@@ -15,13 +15,13 @@ import numpy as np
 import pytest
 import safetensors.torch
 import torch
-from run_helpers import checkpoints_in, evolve, newest, quick_config, stop_after, train
 
 from revalued import runs
 from revalued.checkpoint import FORMAT_VERSION, Checkpoint, CheckpointWriter, load_newest, read_checkpoint
 from revalued.cli import main
 from revalued.errors import UserError
 from revalued.run_folder import RunFolder, write_json
+from run_helpers import checkpoints_in, evolve, newest, quick_config, stop_after, train
 
 
 def save(folder: Path, env_steps: int, writer: CheckpointWriter | None = None) -> Path:
@@ -133,6 +133,16 @@ def spoil_meta(checkpoint: Path) -> None:
     sign(checkpoint, "meta.json")
 
 
+def empty(checkpoint: Path) -> None:
+    shutil.rmtree(checkpoint)
+    checkpoint.mkdir()
+
+
+def replace_by_a_file(checkpoint: Path) -> None:
+    shutil.rmtree(checkpoint)
+    checkpoint.write_text("")
+
+
 DAMAGE: dict[str, Callable[[Path], object]] = {
     "truncated file": truncate,
     "one bit flipped": flip_one_bit,
@@ -148,8 +158,8 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
     "garbage in meta": lambda path: (path / "meta.json").write_text("{"),
     "meta is a list": spoil_meta,
     "truncated file, manifest agrees": truncate_with_a_true_manifest,
-    "nothing but the folder": lambda path: [shutil.rmtree(path), path.mkdir()],
-    "a file instead of a folder": lambda path: [shutil.rmtree(path), path.write_text("")],
+    "nothing but the folder": empty,
+    "a file instead of a folder": replace_by_a_file,
 }
 
 
@@ -264,7 +274,7 @@ def full_disk(*arguments: Any, **options: Any) -> None:
 
 def test_an_error_while_writing_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(np, "save", full_disk)
-    with pytest.raises(UserError, match="could not be written.*No space left"):
+    with pytest.raises(UserError, match=r"could not be written.*No space left"):
         save(tmp_path, 100)
     assert load(tmp_path) == (None, [])
 
@@ -274,7 +284,7 @@ def test_an_error_in_the_background_is_told(tmp_path: Path, monkeypatch: pytest.
     good = save(tmp_path, 100, writer)
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full_disk)
-        with pytest.raises(UserError, match="could not be written.*No space left"):
+        with pytest.raises(UserError, match=r"could not be written.*No space left"):
             save(tmp_path, 200, writer)
     checkpoint, warnings = load(tmp_path)
     assert checkpoint is not None

@@ -9,6 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from revalued import runs
+from revalued.run_folder import RunFolder
 from run_helpers import (
     checkpoints_in,
     end,
@@ -20,9 +23,6 @@ from run_helpers import (
     stop_after,
     wait_for,
 )
-
-from revalued import runs
-from revalued.run_folder import RunFolder
 
 ENDLESS = quick_config("toy-levers", env_steps=10_000_000, eval_every=10)
 

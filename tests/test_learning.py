@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from run_helpers import quick_config, rows
 
 from revalued import runs
 from revalued.algorithms.presets import PRESETS
 from revalued.config import TrainConfig
 from revalued.envs import LeverGame
+from run_helpers import quick_config, rows
 
 OPTIMAL_RETURN = LeverGame().optimal_return
 

@@ -15,6 +15,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+
+from revalued import runs
+from revalued.checkpoint import load_newest
+from revalued.config import TrainConfig
 from run_helpers import (
     assert_same_run,
     call,
@@ -28,10 +32,6 @@ from run_helpers import (
     train,
     wait_for,
 )
-
-from revalued import runs
-from revalued.checkpoint import load_newest
-from revalued.config import TrainConfig
 
 CONFIG = quick_config("toy-levers", checkpoint_every=5)
 
@@ -147,7 +147,7 @@ def half_done(uninterrupted: Path) -> Path:
 # The first checkpoint after the resume takes about 60 operations: writing, syncing, renaming, removing.
 @pytest.mark.parametrize(
     "operation",
-    [*range(2, 66, 7), *(pytest.param(number, marks=pytest.mark.slow) for number in range(1, 90) if number % 7 != 2)],
+    [*range(2, 66, 13), *(pytest.param(number, marks=pytest.mark.slow) for number in range(1, 90) if number % 13 != 2)],
 )
 def test_killed_in_the_middle_of_a_checkpoint(
     operation: int, half_done: Path, uninterrupted: Path, tmp_path: Path

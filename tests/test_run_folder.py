@@ -8,9 +8,9 @@ import os
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
-from run_helpers import evolve, quick_config, rows, stop_after, train
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from revalued import runs
@@ -18,6 +18,7 @@ from revalued.cli import main
 from revalued.config import from_dict, to_dict
 from revalued.errors import UserError
 from revalued.run_folder import EVAL_COLUMNS, METRIC_COLUMNS, RunFolder, Table, default_path
+from run_helpers import evolve, quick_config, rows, stop_after, train
 
 CONFIG = quick_config("toy-levers")
 
@@ -85,7 +86,7 @@ def scalars(path: Path) -> dict[str, list[tuple[int, float]]]:
     return {tag: [(event.step, event.value) for event in events.Scalars(tag)] for tag in events.Tags()["scalars"]}
 
 
-def expected_scalars(path: Path, table: str, column: str) -> list[tuple[int, float]]:
+def expected_scalars(path: Path, table: str, column: str) -> list[tuple[int, Any]]:
     return [(int(row["updates"]), pytest.approx(float(row[column]), rel=1e-6)) for row in rows(path, table)]
 
 
@@ -193,7 +194,7 @@ def test_a_missing_table_is_made_again(tmp_path: Path) -> None:
 
 def test_configurations_that_were_edited_by_hand(finished: Path) -> None:
     data = to_dict(CONFIG)
-    with pytest.raises(UserError, match="did you mean learner.hidden_size"):
+    with pytest.raises(UserError, match=r"did you mean learner\.hidden_size"):
         from_dict({**data, "learner": {**data["learner"], "hiden_size": 3}})
     with pytest.raises(UserError, match="missing"):
         from_dict({key: value for key, value in data.items() if key != "seed"})

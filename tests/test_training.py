@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from run_helpers import evolve, newest, quick_config, rows, stop_after, train
 
 from revalued import runs
 from revalued.acting import epsilon_at
@@ -18,6 +17,7 @@ from revalued.learner import Learner, NonFiniteError
 from revalued.metrics import EpisodeLog, MetricWindow
 from revalued.replay import Batch
 from revalued.run_folder import RunFolder
+from run_helpers import evolve, newest, quick_config, rows, stop_after, train
 
 BASE = quick_config("toy-counting")
 
@@ -79,9 +79,7 @@ def test_an_evaluation_at_the_end_unless_there_has_just_been_one(tmp_path: Path)
 
 def test_evaluations_are_independent_of_each_other(tmp_path: Path) -> None:
     """The episode held after 40 updates is the same, whether or not one was held after 20."""
-    often, seldom = (
-        train(evolve(BASE, eval_every=eval_every), tmp_path / str(eval_every)) for eval_every in (20, 40)
-    )
+    often, seldom = (train(evolve(BASE, eval_every=eval_every), tmp_path / str(eval_every)) for eval_every in (20, 40))
     assert rows(often, "eval.csv")[1:] == rows(seldom, "eval.csv")
     # observing a run does not change it
     assert newest(often).meta["rng"] == newest(seldom).meta["rng"]
@@ -181,9 +179,7 @@ def test_parameters_that_are_not_finite_are_never_saved(tmp_path: Path, monkeypa
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_an_environment_that_fails_ends_the_run(
-    workers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_environment_that_fails_ends_the_run(workers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error says where, and the checkpoints before it are kept."""
     from revalued.envs import Lanes
 

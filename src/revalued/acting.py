@@ -18,13 +18,13 @@ class Policy:
 
     def __init__(self, shape: NetworkShape, parameters: Parameters, support: Tensor | None) -> None:
         self.shape, self.parameters, self.support = shape, parameters, support
-        self.device = parameters.rows.device
+        self.device = parameters["input"].device
         self.exists = torch.from_numpy(shape.actions.exists).to(self.device) if shape.actions.is_padded else None
 
     @torch.no_grad()
     def utilities(self, observations: NDArray[np.float32]) -> Tensor:
         """Return utilities [K, B, N, A] for observations [B, D]; a categorical head's expected values."""
-        output = predict(self.parameters, torch.tensor(observations, device=self.device), self.exists)
+        output = predict(self.parameters, torch.tensor(observations, device=self.device), self.shape, self.exists)
         return output if self.support is None else expected_values(output, self.support)
 
     @torch.no_grad()

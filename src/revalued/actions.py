@@ -62,7 +62,8 @@ class FactorisedActions:
 
     def uniform(self, draws: NDArray[np.float64]) -> NDArray[np.int64]:
         """Map uniform draws in [0, 1) of shape [..., N] to uniformly distributed choices of the same shape."""
-        return (draws * np.asarray(self.sizes)).astype(np.int64)
+        choices: NDArray[np.int64] = (draws * np.asarray(self.sizes)).astype(np.int64)
+        return choices
 
     def to_environment(self, actions: NDArray[np.int64]) -> NDArray[np.int64]:
         """Translate actions [..., N] of this space to sub-actions of the environment's own dimensions."""

@@ -62,8 +62,7 @@ def _support(algorithm: AlgorithmConfig, task: TaskInfo) -> tuple[float, float]:
 def make_learner(config: TrainConfig, shape: AgentShape, device: torch.device) -> Learner:
     """Return a learner with freshly initialised critics."""
     seed = stream_seed(config.seed, Stream.INITIALISATION)
-    threads = resolve_threads(config.execution.threads)
-    return Learner(config.algorithm, config.learner, shape.network, shape.support, seed, device, threads)
+    return Learner(config.algorithm, config.learner, shape.network, shape.support, seed, device)
 
 
 def make_replay(config: TrainConfig, shape: AgentShape) -> Replay:

@@ -17,7 +17,6 @@ from revalued.config import Head
 from revalued.ops.utilities import aggregate_dueling, dueling_gradient
 
 LAYER_NORM_EPSILON = 1e-5
-ALIGNMENT = 16
 
 
 @dataclass(frozen=True)
@@ -44,75 +43,42 @@ class NetworkShape:
         """Return the factor on gradients into the trunk: BDQ's N branches and value all send theirs."""
         return 1 / (self.actions.num_dimensions + 1) if self.head == "dueling" else 1.0
 
-    def tensor_sizes(self) -> dict[str, tuple[int, int]]:
-        """Return rows and columns of every parameter of one critic, in the order in which they lie in memory."""
+    def sizes(self) -> dict[str, tuple[int, int]]:
+        """Return rows and columns of every parameter of one critic."""
         hidden = self.hidden_size
-        sizes: dict[str, tuple[int, int]] = {}
-        linear = {
-            "input": (self.observation_size, hidden),
-            "block1": (hidden, hidden),
-            "block2": (hidden, hidden),
-            "head": (hidden, self.head_size),
+        return {
+            # the last row is the bias: observations come with a one behind them
+            "input": (self.observation_size + 1, hidden),
+            "block1.weight": (hidden, hidden),
+            "block1.bias": (1, hidden),
+            "block2.weight": (hidden, hidden),
+            "block2.bias": (1, hidden),
+            "norm.scale": (1, hidden),
+            "norm.shift": (1, hidden),
+            "head.weight": (hidden, self.head_size),
+            "head.bias": (1, self.head_size),
         }
-        for name, (inputs, outputs) in linear.items():
-            sizes[f"{name}.weight"], sizes[f"{name}.bias"] = (inputs, outputs), (1, outputs)
-        return {**sizes, "norm.scale": (1, hidden), "norm.shift": (1, hidden)}
 
 
-class Parameters:
-    """The parameters of a stack of critics: one row of memory per critic, seen as stacked matrices by name.
-
-    A row holds everything of one critic, so that norms, Adam and target updates are single passes over it. Matrices
-    begin at multiples of `ALIGNMENT` numbers, where vector instructions are fastest; the gaps stay zero.
-    """
-
-    def __init__(self, rows: Tensor, shape: NetworkShape) -> None:
-        self.rows, self.shape = rows, shape
-        self.named: dict[str, Tensor] = {}
-        offsets, _ = _layout(shape)
-        for name, (height, width) in shape.tensor_sizes().items():
-            flat = rows[:, offsets[name] : offsets[name] + height * width]
-            self.named[name] = flat.view(-1, height, width)
-        height, width = shape.observation_size + 1, shape.hidden_size
-        # the input layer's bias lies behind its weights: together they multiply observations with a one behind them
-        self.input = rows[:, : height * width].view(-1, height, width)
-
-    @classmethod
-    def zeros(cls, shape: NetworkShape, device: torch.device, critics: int | None = None) -> Parameters:
-        """Return parameters that are all zero, for as many critics as asked for."""
-        _, size = _layout(shape)
-        return cls(torch.zeros(critics or shape.critics, size, device=device), shape)
-
-    def of(self, critics: slice) -> Parameters:
-        """Return a view of some of the critics."""
-        return Parameters(self.rows[critics], self.shape)
-
-    def __getitem__(self, name: str) -> Tensor:
-        return self.named[name]
+Parameters = dict[str, Tensor]
+"""The parameters of K critics by name, each a stack of K matrices: [K, rows, columns]."""
 
 
-def _layout(shape: NetworkShape) -> tuple[dict[str, int], int]:
-    """Return where every parameter begins in a critic's row, and the length of the row."""
-    offsets: dict[str, int] = {}
-    end = 0
-    for name, (height, width) in shape.tensor_sizes().items():
-        # the input layer's bias stays right behind its weights, see `Parameters.input`
-        offsets[name] = end if name == "input.bias" else -(-end // ALIGNMENT) * ALIGNMENT
-        end = offsets[name] + height * width
-    return offsets, -(-end // ALIGNMENT) * ALIGNMENT
+def zeros(shape: NetworkShape, device: torch.device) -> Parameters:
+    """Return parameters that are all zero."""
+    return {name: torch.zeros(shape.critics, *size, device=device) for name, size in shape.sizes().items()}
 
 
 def initialise(shape: NetworkShape, generator: torch.Generator, device: torch.device) -> Parameters:
     """Draw every weight and bias from Uniform(±1/√fan_in), independently for each critic."""
-    parameters = Parameters.zeros(shape, torch.device("cpu"))
-    for name, tensor in parameters.named.items():
-        layer, kind = name.split(".")
-        if layer == "norm":
-            tensor.fill_(1.0 if kind == "scale" else 0.0)
-        else:
-            bound = 1 / math.sqrt(shape.tensor_sizes()[f"{layer}.weight"][0])
-            tensor.copy_(torch.empty(tensor.shape).uniform_(-bound, bound, generator=generator))
-    return Parameters(parameters.rows.to(device), shape)
+    parameters = zeros(shape, torch.device("cpu"))
+    parameters["norm.scale"].fill_(1.0)
+    for name, tensor in parameters.items():
+        layer = name.split(".")[0]
+        if layer != "norm":
+            bound = 1 / math.sqrt(shape.observation_size if layer == "input" else shape.hidden_size)
+            tensor.uniform_(-bound, bound, generator=generator)
+    return {name: tensor.to(device) for name, tensor in parameters.items()}
 
 
 def with_ones(observations: Tensor) -> Tensor:
@@ -121,7 +87,7 @@ def with_ones(observations: Tensor) -> Tensor:
 
 
 def interpret(output: Tensor, shape: NetworkShape, exists: Tensor | None) -> Tensor:
-    """Return utilities [k, B, N, A] from raw head outputs [k, B, O]; logits [k, B, N, A, Z] with a categorical head."""
+    """Return utilities [K, B, N, A] from raw head outputs [K, B, O]; logits [K, B, N, A, Z] with a categorical head."""
     grid = (*output.shape[:2], shape.actions.num_dimensions, shape.actions.max_choices)
     if shape.head == "dueling":
         return aggregate_dueling(output[..., 0], output[..., 1:].reshape(grid), exists)
@@ -129,20 +95,20 @@ def interpret(output: Tensor, shape: NetworkShape, exists: Tensor | None) -> Ten
 
 
 def interpret_gradient(gradient: Tensor, shape: NetworkShape, exists: Tensor | None) -> Tensor:
-    """Carry a gradient with respect to what `interpret` returned back to the raw head outputs [k, B, O]."""
+    """Carry a gradient with respect to what `interpret` returned back to the raw head outputs [K, B, O]."""
     if shape.head == "dueling":
         value, advantages = dueling_gradient(gradient, exists)
         return torch.cat([value[..., None], advantages.flatten(2)], dim=-1)
     return gradient.flatten(2)
 
 
-def predict(parameters: Parameters, observations: Tensor, exists: Tensor | None) -> Tensor:
-    """Return utilities [k, B, N, A] (or logits) of observations [B, D]."""
-    inputs = with_ones(observations).expand(parameters.rows.shape[0], -1, -1)
-    hidden = torch.bmm(inputs, parameters.input)
+def predict(parameters: Parameters, observations: Tensor, shape: NetworkShape, exists: Tensor | None) -> Tensor:
+    """Return utilities [K, B, N, A] (or logits) of observations [B, D]."""
+    inputs = with_ones(observations).expand(shape.critics, -1, -1)
+    hidden = torch.bmm(inputs, parameters["input"])
     block = torch.baddbmm(parameters["block1.bias"], hidden, parameters["block1.weight"]).relu_()
     block = torch.baddbmm(parameters["block2.bias"], block, parameters["block2.weight"]).relu_()
-    normal = torch.nn.functional.layer_norm(hidden + block, [parameters.shape.hidden_size], eps=LAYER_NORM_EPSILON)
+    normal = torch.nn.functional.layer_norm(hidden + block, [shape.hidden_size], eps=LAYER_NORM_EPSILON)
     features = torch.addcmul(parameters["norm.shift"], normal, parameters["norm.scale"])
     output = torch.baddbmm(parameters["head.bias"], features, parameters["head.weight"])
-    return interpret(output, parameters.shape, exists)
+    return interpret(output, shape, exists)

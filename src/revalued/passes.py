@@ -4,12 +4,13 @@ A general tool would do up to twice the arithmetic and many times the copying; t
 automatic differentiation of `networks.predict`. What they use is exact algebra:
 
 - The input layer has no activation, so (x W0 + b0) W1 = x (W0 W1) + b0 W1: with few observations it is cheaper to
-  multiply the weights first. A column of ones behind the observations carries the biases along.
+  multiply the weights first.
 - LayerNorm's scale g and shift c go into the head: (n ∘ g + c) Wh + bh = n (g ∘ Wh) + (c Wh + bh).
 - Features n are normalised, so rows of the head's weights may be centred without changing n Wh; the gradient that comes
   back through centred weights is centred too, which is half of LayerNorm's backward pass.
 
-All large intermediate results live in a `Workspace` that is used again and again, so they stay in the core's cache.
+All large intermediate results live in a `Workspace` that is used again and again: fresh memory costs more than the
+arithmetic done in it.
 """
 
 from __future__ import annotations
@@ -35,16 +36,16 @@ def merging_pays(shape: NetworkShape, rows: int, *, backward: bool) -> bool:
 class Folding(NamedTuple):
     """What depends on the parameters alone, made once for all batches that go through them."""
 
-    block1: Tensor | None  # [k, D+1, H]: input and first block layer multiplied, None where that does not pay
-    head_weight: Tensor  # [k, H, O]: the head with LayerNorm's scale in it, centred
-    head_bias: Tensor  # [k, 1, O]: and LayerNorm's shift
+    block1: Tensor | None  # [K, D+1, H]: input and first block layer multiplied, None where that does not pay
+    head_weight: Tensor  # [K, H, O]: the head with LayerNorm's scale in it, centred
+    head_bias: Tensor  # [K, 1, O]: and with LayerNorm's shift
 
 
 def fold(parameters: Parameters, *, merge_input: bool) -> Folding:
     """Multiply those layers together that have no activation between them."""
     merged = None
     if merge_input:
-        merged = torch.bmm(parameters.input, parameters["block1.weight"])
+        merged = torch.bmm(parameters["input"], parameters["block1.weight"])
         merged[:, -1:] += parameters["block1.bias"]
     weight = parameters["norm.scale"].transpose(1, 2) * parameters["head.weight"]
     weight -= weight.mean(dim=1, keepdim=True)
@@ -53,98 +54,93 @@ def fold(parameters: Parameters, *, merge_input: bool) -> Folding:
 
 
 class Workspace(NamedTuple):
-    """Memory for the intermediate results [k, B, H] of one pass."""
+    """Memory for the large intermediate results of one pass, [K, B, H] each."""
 
     hidden: Tensor  # after the input layer
     block1: Tensor  # after relu
     block2: Tensor  # after relu
-    normal: Tensor  # after LayerNorm; the same memory as `hidden` where the backward pass does not need that
+    normal: Tensor  # after LayerNorm
 
     @classmethod
-    def make(cls, shape: NetworkShape, critics: int, rows: int, device: torch.device, *, merged: bool) -> Workspace:
-        """Reserve memory for so many critics and rows."""
-        hidden, block1, block2 = (torch.empty(critics, rows, shape.hidden_size, device=device) for _ in range(3))
-        return cls(hidden, block1, block2, hidden if merged else torch.empty_like(hidden))
-
-    def first(self, rows: int) -> Workspace:
-        """Return a part of the memory, for fewer rows."""
-        return Workspace(*(tensor[:, :rows] for tensor in self))
+    def reserve(cls, shape: NetworkShape, rows: int, device: torch.device) -> Workspace:
+        """Reserve memory for batches of so many rows."""
+        return cls(*torch.empty(4, shape.critics, rows, shape.hidden_size, device=device).unbind())
 
 
 class Pass(NamedTuple):
     """A forward pass: what came out, and what the backward pass needs."""
 
-    inputs: Tensor  # [k, B, D+1]
-    output: Tensor  # [k, B, O]
-    inverse_deviation: Tensor  # [k, B, 1]
+    inputs: Tensor  # [K, B, D+1]
+    output: Tensor  # [K, B, O]
+    inverse_deviation: Tensor  # [K, B, 1]
     work: Workspace
 
 
 def forward(parameters: Parameters, folding: Folding, inputs: Tensor, work: Workspace) -> Pass:
-    """Compute raw head outputs [k, B, O] of inputs [B, D+1] (see `networks.with_ones`)."""
-    inputs = inputs.expand(parameters.rows.shape[0], -1, -1)
-    torch.bmm(inputs, parameters.input, out=work.hidden)
+    """Compute raw head outputs [K, B, O] of inputs [B, D+1] (see `networks.with_ones`)."""
+    inputs = inputs.expand(len(parameters["input"]), -1, -1)
+    torch.bmm(inputs, parameters["input"], out=work.hidden)
     if folding.block1 is None:
-        torch.baddbmm(parameters["block1.bias"], work.hidden, parameters["block1.weight"], out=work.block1).relu_()
+        torch.bmm(work.hidden, parameters["block1.weight"], out=work.block1).add_(parameters["block1.bias"]).relu_()
     else:
         torch.bmm(inputs, folding.block1, out=work.block1).relu_()
-    torch.baddbmm(parameters["block2.bias"], work.block1, parameters["block2.weight"], out=work.block2).relu_()
-    residual = torch.add(work.hidden, work.block2, out=work.normal)
-    residual -= residual.mean(dim=-1, keepdim=True)
-    deviation = torch.linalg.vector_norm(residual, dim=-1, keepdim=True)
-    variance = deviation.square_().div_(parameters.shape.hidden_size)
+    torch.bmm(work.block1, parameters["block2.weight"], out=work.block2).add_(parameters["block2.bias"]).relu_()
+    normal = torch.add(work.hidden, work.block2, out=work.normal)
+    normal -= normal.mean(dim=-1, keepdim=True)
+    deviation = torch.linalg.vector_norm(normal, dim=-1, keepdim=True)
+    variance = deviation.square_().div_(normal.shape[-1])
     inverse_deviation = variance.add_(LAYER_NORM_EPSILON).rsqrt_()
-    work.normal.mul_(inverse_deviation)
-    output = torch.baddbmm(folding.head_bias, work.normal, folding.head_weight)
+    normal *= inverse_deviation
+    output = torch.baddbmm(folding.head_bias, normal, folding.head_weight)
     return Pass(inputs, output, inverse_deviation, work)
 
 
 def backward(
-    parameters: Parameters, folding: Folding, passed: Pass, output_gradient: Tensor, scratch: Workspace,
-    gradients: Parameters, *, add: bool = False,
-) -> None:  # fmt: skip
-    """Write the gradient of a loss into `gradients`, from its gradient [k, B, O] with respect to the pass's output.
+    parameters: Parameters,
+    folding: Folding,
+    passed: Pass,
+    output_gradient: Tensor,
+    trunk_scale: float,
+    scratch: Workspace,
+    gradients: Parameters,
+) -> None:
+    """Write the gradient of a loss into `gradients`, from its gradient [K, B, O] with respect to the pass's output.
 
-    With `add` it is added to what is there already: the gradient of another part of the batch.
+    Gradients into everything before the head are multiplied by `trunk_scale`.
     """
-    shape, work, inputs_t = parameters.shape, passed.work, passed.inputs.transpose(1, 2)
-    beta = 1.0 if add else 0.0
-
-    def put(name: str, gradient: Tensor) -> None:
-        gradients[name].add_(gradient) if add else gradients[name].copy_(gradient)
-
+    work, inputs_t = passed.work, passed.inputs.transpose(1, 2)
     # the head, and LayerNorm's scale and shift which are folded into it
     head_weight = torch.bmm(work.normal.transpose(1, 2), output_gradient)
-    head_bias = output_gradient.sum(dim=1, keepdim=True)
-    put("head.weight", parameters["norm.scale"].transpose(1, 2) * head_weight)
-    gradients["head.weight"].baddbmm_(parameters["norm.shift"].transpose(1, 2), head_bias)
-    put("head.bias", head_bias)
-    trunk_scale = shape.trunk_gradient_scale
-    put("norm.scale", (head_weight * parameters["head.weight"]).sum(dim=2)[:, None] * trunk_scale)
-    put("norm.shift", torch.bmm(head_bias, parameters["head.weight"].transpose(1, 2)) * trunk_scale)
+    head_bias = torch.sum(output_gradient, 1, keepdim=True, out=gradients["head.bias"])
+    torch.mul(head_weight, parameters["norm.scale"].transpose(1, 2), out=gradients["head.weight"])
+    gradients["head.weight"].addcmul_(parameters["norm.shift"].transpose(1, 2), head_bias)
+    scale_gradient = (head_weight * parameters["head.weight"]).sum(dim=2)[:, None]
+    torch.mul(scale_gradient, trunk_scale, out=gradients["norm.scale"])
+    shift_gradient = torch.bmm(head_bias, parameters["head.weight"].transpose(1, 2))
+    torch.mul(shift_gradient, trunk_scale, out=gradients["norm.shift"])
     # LayerNorm: ds = (dn − mean(dn) − n · mean(dn ∘ n)) / deviation. With centred weights mean(dn) is 0, and
     # Σ_h dn ∘ n = Σ_o (output − bias) ∘ output gradient, which needs no pass over the features
     scale = passed.inverse_deviation * trunk_scale
     along = ((passed.output - folding.head_bias) * output_gradient).sum(dim=-1, keepdim=True)
     residual = torch.bmm(output_gradient * scale, folding.head_weight.transpose(1, 2), out=scratch.hidden)
-    residual.addcmul_(work.normal, along * scale, value=-1 / shape.hidden_size)
+    residual.addcmul_(work.normal, along * scale, value=-1 / residual.shape[-1])
     # the residual block
     block2 = _through_relu(residual, work.block2, scratch.block2)
-    gradients["block2.weight"].baddbmm_(work.block1.transpose(1, 2), block2, beta=beta)
-    put("block2.bias", block2.sum(dim=1, keepdim=True))
+    torch.bmm(work.block1.transpose(1, 2), block2, out=gradients["block2.weight"])
+    torch.sum(block2, 1, keepdim=True, out=gradients["block2.bias"])
     block1 = torch.bmm(block2, parameters["block2.weight"].transpose(1, 2), out=scratch.block1)
     block1 = _through_relu(block1, work.block1, scratch.block1)
     if folding.block1 is None:
-        gradients["block1.weight"].baddbmm_(work.hidden.transpose(1, 2), block1, beta=beta)
-        put("block1.bias", block1.sum(dim=1, keepdim=True))
+        torch.bmm(work.hidden.transpose(1, 2), block1, out=gradients["block1.weight"])
+        torch.sum(block1, 1, keepdim=True, out=gradients["block1.bias"])
         residual.baddbmm_(block1, parameters["block1.weight"].transpose(1, 2))
-        gradients.input.baddbmm_(inputs_t, residual, beta=beta)
+        torch.bmm(inputs_t, residual, out=gradients["input"])
     else:
         merged = torch.bmm(inputs_t, block1)
-        gradients["block1.weight"].baddbmm_(parameters.input.transpose(1, 2), merged, beta=beta)
-        put("block1.bias", merged[:, -1:])
-        gradients.input.baddbmm_(merged, parameters["block1.weight"].transpose(1, 2), beta=beta)
-        gradients.input.baddbmm_(inputs_t, residual)
+        torch.bmm(parameters["input"].transpose(1, 2), merged, out=gradients["block1.weight"])
+        gradients["block1.bias"].copy_(merged[:, -1:])
+        torch.bmm(merged, parameters["block1.weight"].transpose(1, 2), out=gradients["input"])
+        gradients["input"].baddbmm_(inputs_t, residual)
 
 
 def _through_relu(gradient: Tensor, output: Tensor, out: Tensor) -> Tensor:

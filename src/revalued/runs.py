@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import torch
+
 from revalued.acting import Policy
 from revalued.build import AgentShape, agent_shape, make_learner, resolve_device, resolve_threads
 from revalued.checkpoint import Checkpoint, load_newest
@@ -71,6 +73,7 @@ def _train(
     config: TrainConfig, folder: RunFolder, progress: ProgressView | None, should_stop: Callable[[], bool]
 ) -> Outcome:
     view = progress or Silent()
+    torch.set_num_threads(resolve_threads(config.execution.threads))
     checkpoint = load_newest(folder.checkpoints, lambda text: view.say(f"warning: {text}"))
     try:
         trainer = Trainer(config, folder, view)

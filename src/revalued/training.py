@@ -89,6 +89,7 @@ class Trainer:
                 self._observations = self._lanes.reset()
                 self.replay.begin(self._observations)
             total = self.config.schedule.env_steps
+            self.progress.update(self._status())
             while self.env_steps < total and not should_stop():
                 self._cycle()
                 if self._passed(self.config.execution.checkpoint_every):
@@ -101,6 +102,7 @@ class Trainer:
             self._checkpoints.wait()
             summary = self._summary(finished)
             self.folder.write_summary(summary)
+            self.progress.update(self._status())
             return Outcome(finished, summary)
         finally:
             self._events.close()

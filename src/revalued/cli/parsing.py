@@ -47,13 +47,14 @@ def parse(kind: type[Arguments], command: str, arguments: list[str], default: Ar
 
 
 def _in_one_line(box: str) -> str:
-    """Return the first paragraph of an error that tyro drew in a box."""
+    """Return the first paragraph, below the title, of an error that tyro drew in a box."""
     words: list[str] = []
     for line in box.splitlines()[1:]:
-        text = line.strip("│| ")
-        if not text or set(text) <= {"─", "-"}:
+        text = line.strip("│ ")
+        if not set(text) <= set("─-"):  # not a rule, which is of - where the terminal has no UTF-8
+            words += text.split()
+        elif words:
             break
-        words += text.split()
     return " ".join(words).removesuffix("(required)").rstrip(" .")
 
 

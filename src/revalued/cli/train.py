@@ -134,7 +134,7 @@ def _print_summary(path: Path, summary: dict[str, Any]) -> None:
     table.add_row("training episodes", f"{summary['train_episodes']:,}")
     table.add_row("wall time", format_duration(summary["wall_seconds"]))
     table.add_row("folder", str(path))
-    Console().print(table)
+    Console(markup=False).print(table)  # a path may hold brackets
 
 
 def _given(arguments: list[str], flag: str, default: str) -> str:

@@ -1,0 +1,127 @@
+"""Section `pipeline`: everything of a run that is not the update."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from benchmarks.measures import Sample, paired_ratio, summarise
+from benchmarks.profile_run import profile
+from benchmarks.report import Figure, Report
+from benchmarks.sizes import Size, filled_replay, make_learner, task_size
+from revalued.acting import Policy
+from revalued.envs import TaskSpec, make_env
+
+NOT_OVERHEAD = ("update", "bare environment steps", "evaluation", "evaluation: bare steps", "checkpoint")
+
+
+def measure(*, quick: bool) -> Report:
+    """Profile a run, then measure replay, environments and acting by themselves."""
+    report = Report("pipeline", "Everything but the update", ["what", "value", "unit"])
+    _profile(report, quick)
+    _replay(report, quick)
+    for task, target in (("walker", 1.15), ("dog", 1.05)):
+        ratio, ours, bare = _wrapper(f"{task}-walk", rounds=3 if quick else 15, steps=100 if quick else 500)
+        _add(report, f"environment step, {task}-walk", ours, "ms")
+        _add(report, f"bare dm_control step, {task}-walk", bare, "ms")
+        report.figures.append(
+            Figure(f"environment step, {task}-walk, over dm_control's", ours, "ms", bare, ratio, target)
+        )
+    for critics in (1, 10):
+        sample = _greedy(task_size("walker", critics=critics), repetitions=200 if quick else 3000)
+        _add(report, f"greedy action for one observation, walker, K = {critics}", sample.median, "ms")
+        report.figures.append(Figure(f"greedy action, walker, K = {critics}", sample.median, "ms"))
+    return report
+
+
+def _add(report: Report, what: str, value: float, unit: str) -> None:
+    report.rows.append({"what": what, "value": value, "unit": unit})
+
+
+def _profile(report: Report, quick: bool) -> None:
+    rounds = [profile(updates=200 if quick else 2000) for _ in range(1 if quick else 3)]
+    shares = []
+    for seconds in rounds:
+        total = sum(seconds.values()) - seconds["checkpoint"]
+        shares.append({name: 100 * value / total for name, value in seconds.items() if name != "checkpoint"})
+    for name in sorted(shares[0], key=lambda name: -shares[0][name]):
+        _add(report, f"share of a decqn run: {name}", summarise([share[name] for share in shares]).median, "%")
+    with_evaluation = tuple(name for name in NOT_OVERHEAD if name != "evaluation")
+    for name, left_out, target in (
+        ("decqn run: all but update, bare steps and evaluation", NOT_OVERHEAD, 10.0),
+        ("decqn run: all but update and bare steps", with_evaluation, None),
+    ):
+        overhead = summarise([sum(v for piece, v in share.items() if piece not in left_out) for share in shares])
+        report.figures.append(Figure(name, overhead.median, "%", target=target))
+    report.notes.append("the run: decqn on walker-walk, 0 workers, ε at its minimum, 1 test episode per 1000 updates")
+    report.notes.append("its checkpoint is left out: here it comes after a few thousand interactions, see `memory`")
+
+
+def _replay(report: Report, quick: bool) -> None:
+    size, rng = task_size("walker"), np.random.default_rng(0)
+    rows = 50_000 if quick else 500_000
+    replay = filled_replay(size, rows, rng)
+
+    def sample_and_update() -> None:
+        batch = replay.sample(size.batch_size, rng)
+        replay.update_priorities(batch.rows, priorities)
+
+    priorities = rng.exponential(size=size.batch_size).astype(np.float32)
+    sample = _times(sample_and_update, 100 if quick else 3000)
+    _add(report, f"replay: sample 256 of {rows:,} and update priorities", sample.median, "ms")
+    report.figures.append(Figure(f"replay of {rows:,}: sample + priorities", sample.median, "ms", target=0.8))
+
+
+def _times(work: Callable[[], object], repetitions: int) -> Sample:
+    for _ in range(10):
+        work()
+    times = []
+    for _ in range(repetitions):
+        start = time.perf_counter()
+        work()
+        times.append(1000 * (time.perf_counter() - start))
+    return summarise(times)
+
+
+def _wrapper(task: str, rounds: int, steps: int) -> tuple[float, float, float]:
+    """Return (ratio, ms of our step, ms of a bare step): the same actions in the same episodes, in turn."""
+    from dm_control import suite
+
+    ours = make_env(TaskSpec(task))
+    bare = suite.load(*task.split("-"), task_kwargs={"random": 0})
+    low, high = bare.action_spec().minimum, bare.action_spec().maximum
+    values = np.linspace(low, high, 3, axis=1)
+    rng = np.random.default_rng(0)
+    times: dict[str, list[list[float]]] = {"ours": [], "bare": []}
+    for number in range(rounds):
+        choices = rng.integers(3, size=(steps, len(low)))
+        actions = [values[np.arange(len(low)), choice] for choice in choices]
+        ours.reset(seed=number)
+        bare.task.random.seed(number)
+        bare.reset()
+        turns = [("ours", ours.step, list(choices)), ("bare", bare.step, actions)]
+        for name, step, sequence in turns[:: 1 if number % 2 == 0 else -1]:
+            times[name].append(_step_times(step, sequence))
+    medians = {name: summarise([t for listed in rows for t in listed]).median for name, rows in times.items()}
+    # contacts make some steps slower than others: whole rounds are compared, not medians of steps
+    sums = {name: [[sum(listed)] for listed in rows] for name, rows in times.items()}
+    return paired_ratio(sums["ours"], sums["bare"]).median, medians["ours"], medians["bare"]
+
+
+def _step_times(step: Callable[[Any], object], actions: list[Any]) -> list[float]:
+    times = []
+    for action in actions:
+        start = time.perf_counter()
+        step(action)
+        times.append(1000 * (time.perf_counter() - start))
+    return times
+
+
+def _greedy(size: Size, repetitions: int) -> Sample:
+    learner = make_learner(size)
+    policy = Policy(size.shape, learner.online, None)
+    observation = np.random.default_rng(0).standard_normal((1, size.observation_size), np.float32)
+    return _times(lambda: policy.greedy(observation), repetitions)

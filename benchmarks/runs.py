@@ -1,0 +1,80 @@
+"""Section `runs`: interactions per second of whole training runs, started from the command line."""
+
+from __future__ import annotations
+
+import csv
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from benchmarks.compare import against_floor, update_processes
+from benchmarks.measures import summarise
+from benchmarks.processes import ROOT, clean_environment
+from benchmarks.report import Figure, Report
+from benchmarks.sizes import task_size
+
+# The authors' public code on walker-walk, interactions per second: measured once, on another machine with 2 cores, whose
+# floor for K = 10 at walker sizes was 68 to 76 ms.
+AUTHORS = {"decqn": 173.0, "revalued": 31.0}
+AUTHORS_FLOOR_MS = 72.0
+TARGETS = {"decqn": 2.2, "revalued": 1.8}
+WARMUP = 500
+COLUMNS = ["algorithm", "workers", "interactions/s", "lower quartile", "upper quartile", "runs"]
+
+
+def measure(*, quick: bool) -> Report:
+    """Alternate short runs with both algorithms, without and with a worker."""
+    report = Report("runs", "Whole runs of walker-walk", COLUMNS)
+    kinds = [(algo, workers) for algo in AUTHORS for workers in (0, 1)]
+    rates: dict[tuple[str, int], list[float]] = {kind: [] for kind in kinds}
+    rounds = 1 if quick else 3
+    for number in range(rounds):
+        for algo, workers in kinds[:: 1 if number % 2 == 0 else -1]:
+            rates[algo, workers].append(_rate(algo, workers, quick=quick))
+    with update_processes() as processes:
+        floor = against_floor(processes, task_size("walker"), quick=quick)["floor ms"]
+    # a machine whose matrix products are faster than the reference's owes that to its processor, not to us
+    speed = AUTHORS_FLOOR_MS / floor
+    for (algo, workers), found in rates.items():
+        sample = summarise(found)
+        quartiles = {"lower quartile": sample.lower_quartile, "upper quartile": sample.upper_quartile}
+        row = {"algorithm": algo, "workers": workers, "interactions/s": sample.median, **quartiles, "runs": len(found)}
+        report.rows.append({**row, "all": found})
+        name, ratio = f"run of {algo}, {workers} workers", sample.median / AUTHORS[algo]
+        report.figures += [
+            Figure(f"{name}, as measured", sample.median, "/s", AUTHORS[algo], ratio),
+            Figure(
+                f"{name}, machine's speed taken out", sample.median / speed, "/s", AUTHORS[algo], ratio / speed,
+                TARGETS[algo], at_most=False,
+            ),
+        ]  # fmt: skip
+    report.notes = [
+        "interactions while training, with ε at its minimum and one test episode per 1000 updates (none with --quick)",
+        f"reference: the authors' loop, measured on another 2-core machine with a floor of {AUTHORS_FLOOR_MS:g} ms for",
+        f"K = 10 at walker sizes; here that floor takes {floor:.3g} ms, so matrix products are {speed:.2f} × as fast.",
+        "'speed taken out' divides by that as if all of a run were matrix products, which is hard on us: environment",
+        "steps do not speed up as much. The truth lies between the two ratios",
+    ]
+    return report
+
+
+def _rate(algo: str, workers: int, *, quick: bool) -> float:
+    """Return the interactions per second between the first row of the log and one a whole number of evaluations later."""
+    log_every, spanned = (20, 100) if quick else (200, 2000 if algo == "decqn" else 1000)
+    last = log_every + spanned
+    (ROOT / "runs").mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=ROOT / "runs", prefix="benchmark-") as folder:
+        out = Path(folder) / "run"
+        options = {
+            "--algo": algo, "--workers": workers, "--out": out, "--warmup-env-steps": WARMUP, "--log-every": log_every,
+            "--env-steps": WARMUP + 5 * last, "--epsilon-decay": 0.9,
+        }  # fmt: skip
+        pairs = [str(part) for option in options.items() for part in option]
+        command = [sys.executable, "-m", "revalued", "train", "walker-walk", "--quiet", *pairs]
+        subprocess.run(command, cwd=ROOT, env=clean_environment(), check=True, stdout=subprocess.DEVNULL)
+        with (out / "metrics.csv").open() as file:
+            rows = {int(row["updates"]): row for row in csv.DictReader(file)}
+    begin, end = rows[log_every], rows[last]
+    interactions = int(end["env_steps"]) - int(begin["env_steps"])
+    return interactions / (float(end["wall_seconds"]) - float(begin["wall_seconds"]))

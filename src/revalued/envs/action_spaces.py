@@ -1,0 +1,102 @@
+"""From any action space that can be factorised to choices per dimension, and back to the environment's own form."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from revalued.errors import UserError
+
+Choices: TypeAlias = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class ActionCodec:
+    """The dimensions of an action space, and how a choice in each becomes an action of it.
+
+    Dimensions come in this order: arrays row by row, tuples from first to last, dictionaries in the order of the
+    space's own keys (which Gymnasium sorts, unless the space was told not to).
+    """
+
+    sizes: tuple[int, ...]
+    decode: Callable[[Choices], Any]
+    """From choices [N] to an action of the space."""
+
+
+def action_codec(space: spaces.Space[Any], bins: int) -> ActionCodec:
+    """Return how to act in a space; `bins` is the number of choices per dimension of a Box."""
+    if bins < 2:
+        raise UserError(f"bins must be at least 2 to leave a choice, got {bins}")
+    codec = _codec(space, bins, where="")
+    if not codec.sizes:
+        raise UserError(f"the action space {space} has no dimension to choose in")
+    return codec
+
+
+def _codec(space: spaces.Space[Any], bins: int, where: str) -> ActionCodec:
+    if isinstance(space, spaces.Discrete):
+        return _discrete(space)
+    if isinstance(space, spaces.MultiDiscrete):
+        start, shape, dtype = np.asarray(space.start), space.nvec.shape, space.dtype
+        sizes = tuple(int(size) for size in space.nvec.ravel())
+        return ActionCodec(sizes, lambda choices: (choices.reshape(shape) + start).astype(dtype))
+    if isinstance(space, spaces.MultiBinary):
+        binary_shape = space.shape
+        return ActionCodec(
+            (2,) * math.prod(binary_shape), lambda choices: choices.reshape(binary_shape).astype(space.dtype)
+        )
+    if isinstance(space, spaces.Box):
+        return _binned(space, bins, where)
+    if isinstance(space, spaces.Tuple):
+        parts = [_codec(part, bins, f"{where}[{number}]") for number, part in enumerate(space.spaces)]
+        return _joined(parts, tuple)
+    if isinstance(space, spaces.Dict):
+        keys = list(space.spaces)
+        parts = [_codec(space.spaces[key], bins, f"{where}[{key!r}]") for key in keys]
+        return _joined(parts, lambda actions: dict(zip(keys, actions, strict=True)))
+    raise UserError(
+        f"the action space{f' at {where}' if where else ''} is {space}, which has no dimensions to choose in: possible "
+        "are Discrete, MultiDiscrete, MultiBinary, bounded Box, and Tuple or Dict of these"
+    )
+
+
+def _discrete(space: spaces.Discrete) -> ActionCodec:
+    start, kind = space.start, np.dtype(space.dtype).type
+    return ActionCodec((int(space.n),), lambda choices: kind(choices[0] + start))
+
+
+def _binned(space: spaces.Box, bins: int, where: str) -> ActionCodec:
+    """Cut each dimension into `linspace(low, high, bins)`; whole numbers into no more than there are."""
+    named = f"the action space{f' at {where}' if where else ''}"
+    if not space.is_bounded():
+        raise UserError(f"actions without bounds cannot be cut into bins: {named} is {space}")
+    whole = np.issubdtype(space.dtype, np.integer) or space.dtype == np.bool_
+    low, high = (bound.ravel().astype(np.float64) for bound in (space.low, space.high))
+    columns = []
+    for lowest, highest in zip(low, high, strict=True):
+        distinct = highest - lowest + 1 if whole else (1 if lowest == highest else np.inf)
+        # halves before the difference: a range as wide as the type allows must not overflow
+        column = 2 * np.linspace(lowest / 2, highest / 2, int(min(bins, distinct)))
+        columns.append((np.rint(column) if whole else column).astype(space.dtype))
+    sizes = tuple(len(column) for column in columns)
+    offsets = np.cumsum([0, *sizes[:-1]]) if sizes else np.zeros(0, np.int64)
+    table = np.concatenate(columns) if columns else np.zeros(0, space.dtype)
+    shape = space.shape
+    return ActionCodec(sizes, lambda choices: table[offsets + choices].reshape(shape))
+
+
+def _joined(parts: list[ActionCodec], collect: Callable[[list[Any]], Any]) -> ActionCodec:
+    ends = np.cumsum([len(part.sizes) for part in parts]).tolist()
+    slices = [slice(start, end) for start, end in zip([0, *ends], ends, strict=False)]
+    sizes = tuple(size for part in parts for size in part.sizes)
+
+    def decode(choices: Choices) -> Any:
+        return collect([part.decode(choices[place]) for part, place in zip(parts, slices, strict=True)])
+
+    return ActionCodec(sizes, decode)

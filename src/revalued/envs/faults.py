@@ -1,0 +1,58 @@
+"""What an environment hands over is checked in one place; the message says what is wrong, the caller adds where."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class EnvFault(Exception):
+    """An environment returned something that cannot be used."""
+
+
+def store_observation(destination: NDArray[np.float32], observation: Any) -> None:
+    """Copy an observation to where it belongs; another shape, NaN and infinity are faults."""
+    if np.shape(observation) != destination.shape:
+        raise EnvFault(f"the observation has shape {np.shape(observation)} instead of {destination.shape}")
+    destination[:] = observation
+    is_finite = np.isfinite(destination)
+    if not is_finite.all():
+        entry = int(np.argmin(is_finite))
+        raise EnvFault(f"entry {entry} of the observation is {destination[entry]}")
+
+
+def read_mask(info: dict[str, Any], sizes: Sequence[int]) -> NDArray[np.bool_]:
+    """Return `info["action_mask"]` laid end to end, [Σ sizes]; every dimension must keep a legal choice.
+
+    The environment offers one boolean vector per dimension, or all of them in one flat vector.
+    """
+    if "action_mask" not in info:
+        raise EnvFault("there is no action_mask in info, but there was one at the first reset")
+    offered = info["action_mask"]
+    total = sum(sizes)
+    try:
+        # A flat vector is told from a vector of vectors by its first entry, not by its length: sizes may all be 1.
+        is_flat = np.ndim(offered[0]) == 0
+        parts = [np.asarray(offered)] if is_flat else [np.asarray(part) for part in offered]
+    except (TypeError, KeyError, IndexError, ValueError):
+        raise EnvFault(_mask_shape(sizes, f"it is {offered!r}")) from None
+    lengths = [part.shape for part in parts]
+    expected = [(total,)] if is_flat else [(size,) for size in sizes]
+    if lengths != expected:
+        raise EnvFault(_mask_shape(sizes, f"its shape is {lengths[0] if is_flat else lengths}"))
+    flat = np.concatenate(parts)
+    if not np.isin(flat, (0, 1)).all():
+        raise EnvFault(f"the action mask must hold nothing but True and False (or 1 and 0), it is {flat.tolist()}")
+    mask: NDArray[np.bool_] = flat.astype(bool)
+    legal_choices = np.add.reduceat(mask, np.cumsum([0, *sizes[:-1]]), dtype=np.int64)
+    if not legal_choices.all():
+        raise EnvFault(f"the action mask leaves no legal choice in dimension {int(np.argmin(legal_choices))}")
+    return mask
+
+
+def _mask_shape(sizes: Sequence[int], found: str) -> str:
+    wanted = f"one vector per dimension, of lengths {list(sizes)}, or one flat vector of length {sum(sizes)}"
+    return f"the action mask must be {wanted}, but {found}"
