@@ -60,7 +60,7 @@ def stages(capacity: int, updates: int, scratch: Path) -> dict[str, Any]:
     evaluation.close()
     return {
         "stages": found,
-        "parameters": learner.online.rows.nbytes / 2**20,
+        "parameters": sum(t.nbytes for name, t in learner.tensors().items() if name.startswith("online.")) / 2**20,
         "replay": replay.nbytes / 2**20,
         "peak before checkpoint": before,
         "peak": _megabytes("VmHWM"),

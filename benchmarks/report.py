@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import os
+import subprocess
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -64,10 +65,21 @@ class Report:
             "machine": machine(),
             "threads": len(os.sched_getaffinity(0)),
             "versions": versions(),
+            "source": _source(),
             "notes": self.notes,
             "figures": [{**asdict(figure), "met": figure.met} for figure in self.figures],
             "rows": self.rows,
         }
+
+
+def _source() -> dict[str, Any]:
+    """Return which state of the source was measured."""
+
+    def git(*arguments: str) -> str:
+        done = subprocess.run(["git", *arguments], cwd=RESULTS.parent, capture_output=True, text=True, check=False)
+        return done.stdout.strip()
+
+    return {"commit": git("rev-parse", "HEAD") or None, "changed": bool(git("status", "--porcelain", "../src"))}
 
 
 def save(report: Report, folder: Path, *, quick: bool) -> Path:

@@ -58,6 +58,7 @@ def cores() -> int:
 
 def make_learner(size: Size) -> Learner:
     """Return a learner as a run would build it on a CPU."""
+    torch.set_num_threads(cores())  # as a run does; a learner that wants it otherwise says so itself
     config = TrainConfig(
         task="",
         algorithm=AlgorithmConfig(critics=size.critics, beta=size.beta),

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.optim.adam import adam
 
-from revalued.algorithms.objective import Predictions, TensorBatch, loss_terms
+from revalued.algorithms.objective import LossTerms, Predictions, TensorBatch, loss_terms
 from revalued.config import AlgorithmConfig, LearnerConfig
 from revalued.networks import (
     NetworkShape,
@@ -60,8 +60,16 @@ class Learner:
     @torch.no_grad()
     def update(self, batch: Batch) -> tuple[NDArray[np.float32], dict[str, Tensor]]:
         """Do one gradient step on the batch; return its new priorities [B] and figures for the log."""
-        tensors = self._to_device(batch)
-        inputs, next_inputs = with_ones(tensors.observations), with_ones(tensors.next_observations)
+        terms = self._differentiate(self._to_device(batch))
+        priorities: NDArray[np.float32] = terms.priorities.cpu().numpy()
+        if not np.isfinite(priorities).all():
+            raise NonFiniteError(f"the TD errors of update {self.updates + 1:,} are not finite: learning has diverged")
+        norms = self._step()
+        return priorities, {"loss": terms.loss, **terms.metrics, "gradient_norm": norms.mean()}
+
+    def _differentiate(self, batch: TensorBatch) -> LossTerms:
+        """Compute the loss and leave its gradient in `_gradients`."""
+        inputs, next_inputs = with_ones(batch.observations), with_ones(batch.next_observations)
         target_folding = fold(self.target, merge_input=self._merge_target)
         folding = fold(self.online, merge_input=self._merge_online)
 
@@ -76,15 +84,11 @@ class Learner:
             online_next = meaning(forward(self.online, folding, next_inputs, self._scratch).output)
         passed = forward(self.online, folding, inputs, self._work)
         predictions = Predictions(meaning(passed.output), target_next, target, online_next)
-        terms = loss_terms(self.algorithm, predictions, tensors, self.exists, self.support)
-        priorities: NDArray[np.float32] = terms.priorities.cpu().numpy()
-        if not np.isfinite(priorities).all():
-            raise NonFiniteError(f"the TD errors of update {self.updates + 1:,} are not finite: learning has diverged")
+        terms = loss_terms(self.algorithm, predictions, batch, self.exists, self.support)
         output_gradient = interpret_gradient(terms.gradient, self.shape, self.exists)
         scale = self.shape.trunk_gradient_scale
         backward(self.online, folding, passed, output_gradient, scale, self._scratch, self._gradients)
-        norms = self._step()
-        return priorities, {"loss": terms.loss, **terms.metrics, "gradient_norm": norms.mean()}
+        return terms
 
     def _step(self) -> Tensor:
         """Clip each critic's gradient, take one Adam step, move the targets; return the norms [K] before clipping."""

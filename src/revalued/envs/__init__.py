@@ -2,30 +2,46 @@
 
 from revalued.envs.control_suite import BENCHMARK_TASKS, ControlSuiteEnv, all_task_names
 from revalued.envs.discretise import Discretise
-from revalued.envs.factory import FactoredEnv, TaskInfo, TaskSpec, describe, make_env, task_names
+from revalued.envs.factored import Factored, FactoredEnv
+from revalued.envs.factory import TaskInfo, TaskSpec, describe, make_env, task_names
+from revalued.envs.faults import EnvFault, read_mask, store_observation
 from revalued.envs.lane_types import LaneError, LaneState, LaneStep, Restored, episode_seed
 from revalued.envs.lanes import Lanes, lanes_from, make_lanes
+from revalued.envs.noise import Noisy
+from revalued.envs.tasks import EnvSource, Task, find_task
 from revalued.envs.toy import CountingEnv, LeverGame
+from revalued.envs.toy_fmdp import TabularFMDP
+from revalued.envs.toy_masked import MaskedLevers
 
 __all__ = [
     "BENCHMARK_TASKS",
     "ControlSuiteEnv",
     "CountingEnv",
     "Discretise",
+    "EnvFault",
+    "EnvSource",
+    "Factored",
     "FactoredEnv",
     "LaneError",
     "LaneState",
     "LaneStep",
     "Lanes",
     "LeverGame",
+    "MaskedLevers",
+    "Noisy",
     "Restored",
+    "TabularFMDP",
+    "Task",
     "TaskInfo",
     "TaskSpec",
     "all_task_names",
     "describe",
     "episode_seed",
+    "find_task",
     "lanes_from",
     "make_env",
     "make_lanes",
+    "read_mask",
+    "store_observation",
     "task_names",
 ]

@@ -12,6 +12,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from revalued.envs.rendering import Camera, require_render_mode
 from revalued.errors import unknown_name
 
 BENCHMARK_TASKS: Final[tuple[str, ...]] = (
@@ -74,12 +75,16 @@ class ControlSuiteEnv(gymnasium.Env[NDArray[np.float32], NDArray[np.float64]]):
     whatever happened in this environment before.
     """
 
-    metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 - the base class declares it as a plain attribute
+    metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": 50}  # noqa: RUF012 - as in the base class
 
-    def __init__(self, task: str) -> None:
+    def __init__(self, task: str, render_mode: str | None = None) -> None:
         if task not in all_task_names():
             raise unknown_name("control-suite task", task, all_task_names())
+        require_render_mode(self.metadata, render_mode)
+        self.render_mode = render_mode
+        self._camera: Camera | None = None
         self._simulation = _load(task)
+        self.metadata = {**self.metadata, "render_fps": round(1 / self._simulation.control_timestep())}
         specification = self._simulation.action_spec()
         low = np.where(specification.minimum <= -_NO_BOUND, -np.inf, specification.minimum)
         high = np.where(specification.maximum >= _NO_BOUND, np.inf, specification.maximum)
@@ -114,6 +119,7 @@ class ControlSuiteEnv(gymnasium.Env[NDArray[np.float32], NDArray[np.float64]]):
         self._simulation.task.random.seed(seed % 2**32)
         time_step = self._simulation.reset()
         self._is_running = True
+        self._free_camera()  # an episode may change what the camera keeps copies of, such as the terrain
         return self._flatten(time_step.observation), {}
 
     def step(self, action: NDArray[np.float64]) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
@@ -127,9 +133,22 @@ class ControlSuiteEnv(gymnasium.Env[NDArray[np.float32], NDArray[np.float64]]):
         terminated = is_last and discount == 0.0
         return self._flatten(observation), float(reward), terminated, is_last and not terminated, {}
 
+    def render(self) -> NDArray[np.uint8]:  # type: ignore[override]
+        """Return a picture of the simulation, [height, width, 3]."""
+        physics = self._simulation.physics
+        if self._camera is None:
+            self._camera = Camera(physics.model.ptr, 0 if physics.model.ncam else -1)
+        return self._camera.picture(physics.data.ptr)
+
     def close(self) -> None:
         """Free the simulator."""
+        self._free_camera()
         self._simulation.close()
+
+    def _free_camera(self) -> None:
+        if self._camera is not None:
+            self._camera.close()
+            self._camera = None
 
     def _flatten(self, observation: dict[str, Any]) -> NDArray[np.float32]:
         # A fresh array each time, so that callers may keep it; entries are cast on assignment, without temporaries.

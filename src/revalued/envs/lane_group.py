@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from revalued.envs.factory import FactoredEnv
+from revalued.envs.factored import FactoredEnv
+from revalued.envs.faults import EnvFault, read_mask, store_observation
 from revalued.envs.lane_types import LaneBuffers, LaneError, LaneState, episode_seed
 
 
@@ -25,14 +26,16 @@ class LaneGroup:
         make: Callable[[], FactoredEnv],
         lanes: range,
         buffers: LaneBuffers,
+        sizes: tuple[int, ...],
         seed: int,
         stream: int | str,
     ) -> None:
         self.buffers = buffers
         self._lanes = lanes
+        self._sizes = sizes
+        self._is_masked = buffers.masks.shape[1] > 0
         self._seed = seed
         self._stream = stream
-        self._observation_shape = buffers.observations.shape[1:]
         self._envs: list[FactoredEnv] = []
         for lane in lanes:
             try:
@@ -60,13 +63,13 @@ class LaneGroup:
             if terminated or truncated:
                 self._begin(row, int(buffers.episodes[row]) + 1)
             else:
-                buffers.observations[row] = buffers.next_observations[row]
+                self._go_on(row)
 
     def restore(self, state: LaneState) -> None:
         """Repeat each lane's unfinished episode up to where it stood."""
         for row, actions in enumerate(state.actions):
             episode = int(state.episodes[row])
-            has_diverged = not self._replay(row, episode, actions, state.observations[row])
+            has_diverged = not self._replay(row, episode, actions, state.observations[row], state.masks[row])
             self.buffers.diverged[row] = has_diverged
             if has_diverged:
                 self._begin(row, episode + 1)
@@ -82,38 +85,49 @@ class LaneGroup:
         self.buffers.steps[row] = 0
         seed = episode_seed(self._seed, self._stream, self._lanes[row], episode)
         try:
-            observation, _ = self._envs[row].reset(seed=seed)
+            observation, info = self._envs[row].reset(seed=seed)
+            store_observation(self.buffers.observations[row], observation)
+            self._store_mask(self.buffers.masks, row, info)
         except Exception as error:
-            raise self._failure(row, 0, f"{type(error).__name__}: {error}", traceback.format_exc()) from error
-        self._store(self.buffers.observations, row, 0, observation)
+            raise self._failure(row, 0, error) from error
 
     def _step(self, row: int, env: FactoredEnv, action: NDArray[np.int64]) -> tuple[bool, bool]:
         """Take one step and store what it brought, all but the observation to act on next."""
         buffers = self.buffers
         step = int(buffers.steps[row]) + 1
         try:
-            observation, reward, terminated, truncated, _ = env.step(action)
+            observation, reward, terminated, truncated, info = env.step(action)
+            store_observation(buffers.next_observations[row], observation)
+            buffers.rewards[row] = reward
+            if not np.isfinite(buffers.rewards[row]):
+                raise EnvFault(f"the reward is {reward}")
+            if not terminated:  # a terminal state has no actions, and few environments mask there with care
+                self._store_mask(buffers.next_masks, row, info)
         except Exception as error:
-            raise self._failure(row, step, f"{type(error).__name__}: {error}", traceback.format_exc()) from error
-        self._store(buffers.next_observations, row, step, observation)
-        buffers.rewards[row] = reward
-        if not np.isfinite(buffers.rewards[row]):
-            raise self._failure(row, step, f"the reward is {reward}")
+            raise self._failure(row, step, error) from error
         buffers.steps[row] = step
         return bool(terminated), bool(truncated)
 
-    def _store(self, destination: NDArray[np.float32], row: int, step: int, observation: Any) -> None:
-        if np.shape(observation) != self._observation_shape:
-            shapes = f"{np.shape(observation)} instead of {self._observation_shape}"
-            raise self._failure(row, step, f"the observation has shape {shapes}")
-        stored = destination[row]
-        stored[:] = observation
-        is_finite = np.isfinite(stored)
-        if not is_finite.all():
-            entry = int(np.argmin(is_finite))
-            raise self._failure(row, step, f"entry {entry} of the observation is {stored[entry]}")
+    def _store_mask(self, destination: NDArray[np.bool_], row: int, info: dict[str, Any]) -> None:
+        if self._is_masked:
+            destination[row] = read_mask(info, self._sizes)
+        elif "action_mask" in info:
+            raise EnvFault("there is an action_mask in info, but there was none at the first reset")
 
-    def _replay(self, row: int, episode: int, actions: NDArray[Any], expected: NDArray[np.float32]) -> bool:
+    def _go_on(self, row: int) -> None:
+        """Act on what the last step led to."""
+        self.buffers.observations[row] = self.buffers.next_observations[row]
+        if self._is_masked:
+            self.buffers.masks[row] = self.buffers.next_masks[row]
+
+    def _replay(
+        self,
+        row: int,
+        episode: int,
+        actions: NDArray[Any],
+        observation: NDArray[np.float32],
+        mask: NDArray[np.bool_],
+    ) -> bool:
         """Return whether the episode came out the same, to the bit."""
         self._begin(row, episode)
         for action in actions.astype(np.int64):
@@ -121,10 +135,18 @@ class LaneGroup:
             if terminated or truncated:  # the episode that was recorded went on
                 return False
         if len(actions) > 0:
-            self.buffers.observations[row] = self.buffers.next_observations[row]
-        return bool(self.buffers.observations[row].tobytes() == expected.tobytes())
+            self._go_on(row)
+        same_observation = self.buffers.observations[row].tobytes() == observation.tobytes()
+        return same_observation and self.buffers.masks[row].tobytes() == mask.tobytes()
 
-    def _failure(self, row: int, step: int, reason: str, traceback_text: str = "") -> LaneError:
+    def _failure(self, row: int, step: int, error: Exception) -> LaneError:
         lane, episode = self._lanes[row], int(self.buffers.episodes[row])
-        where = f"lane {lane}, episode {episode}, step {step}"
-        return LaneError(f"{where}: {reason}", lane=lane, episode=episode, step=step, traceback_text=traceback_text)
+        is_told = isinstance(error, EnvFault)
+        reason = str(error) if is_told else f"{type(error).__name__}: {error}"
+        return LaneError(
+            f"lane {lane}, episode {episode}, step {step}: {reason}",
+            lane=lane,
+            episode=episode,
+            step=step,
+            traceback_text="" if is_told else traceback.format_exc(),
+        )

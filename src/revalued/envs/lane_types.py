@@ -57,6 +57,10 @@ class LaneStep:
     """[L, D], the true successors: where an episode ended, its last observation."""
     observations: NDArray[np.float32]
     """[L, D], what to act on next: where an episode ended, the first observation of the new one."""
+    next_masks: NDArray[np.bool_] | None = None
+    """[L, Σ sizes], what is legal in `next_observations`, meaningless where an episode terminated; None: no masks."""
+    masks: NDArray[np.bool_] | None = None
+    """[L, Σ sizes], what is legal in `observations`."""
 
 
 @dataclass
@@ -69,12 +73,15 @@ class LaneState:
     """Per lane [T, N], the actions taken so far in the running episode."""
     observations: NDArray[np.float32]
     """[L, D], the current observations."""
+    masks: NDArray[np.bool_]
+    """[L, Σ sizes], what is legal now; [L, 0] in a task without masks."""
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Return the state as plain arrays, to be stored without pickle."""
         return {
             "episodes": self.episodes,
             "observations": self.observations,
+            "masks": self.masks,
             "actions": np.concatenate(self.actions),
             "lengths": np.array([len(actions) for actions in self.actions], np.int64),
         }
@@ -87,12 +94,13 @@ class LaneState:
             episodes=np.asarray(arrays["episodes"], np.int64),
             actions=np.split(np.asarray(arrays["actions"]), ends[:-1]),
             observations=np.asarray(arrays["observations"], np.float32),
+            masks=np.asarray(arrays["masks"], np.bool_),
         )
 
     def select(self, lanes: range) -> LaneState:
         """Return the state of a contiguous part of the lanes."""
         part = slice(lanes.start, lanes.stop)
-        return LaneState(self.episodes[part], self.actions[part], self.observations[part])
+        return LaneState(self.episodes[part], self.actions[part], self.observations[part], self.masks[part])
 
 
 @dataclass(frozen=True)
@@ -103,6 +111,8 @@ class Restored:
     """[L, D], what to act on next."""
     diverged_lanes: tuple[int, ...]
     """Lanes whose environment did not repeat itself; they began the next episode instead."""
+    masks: NDArray[np.bool_] | None = None
+    """[L, Σ sizes], what is legal now; None in a task without masks."""
 
 
 @dataclass(frozen=True)
@@ -125,21 +135,29 @@ class LaneBuffers:
     truncated: NDArray[np.bool_]
     diverged: NDArray[np.bool_]
     """Whether the last restore failed to repeat the episode."""
+    next_masks: NDArray[np.bool_]
+    masks: NDArray[np.bool_]
+    """Both [L, 0] in a task without masks."""
 
     @staticmethod
-    def num_bytes(num_lanes: int, observation_size: int, num_dimensions: int) -> int:
+    def num_bytes(num_lanes: int, observation_size: int, num_dimensions: int, mask_size: int) -> int:
         """Return the size of the block for so many lanes."""
-        per_lane = 8 * (num_dimensions + 3) + 4 * 2 * observation_size + 3
+        per_lane = 8 * (num_dimensions + 3) + 4 * 2 * observation_size + 3 + 2 * mask_size
         return num_lanes * per_lane
 
     @classmethod
-    def over(cls, memory: Any, num_lanes: int, observation_size: int, num_dimensions: int) -> LaneBuffers:
+    def over(
+        cls, memory: Any, num_lanes: int, observation_size: int, num_dimensions: int, mask_size: int
+    ) -> LaneBuffers:
         """Lay the arrays over a writable buffer of `num_bytes` bytes."""
         offset = 0
 
         def take(dtype: type[np.generic], *row_shape: int) -> NDArray[Any]:
             nonlocal offset
-            array: NDArray[Any] = np.ndarray((num_lanes, *row_shape), dtype, buffer=memory, offset=offset)
+            shape = (num_lanes, *row_shape)
+            if 0 in row_shape:  # numpy finds no room for nothing at the very end of the block
+                return np.zeros(shape, dtype)
+            array: NDArray[Any] = np.ndarray(shape, dtype, buffer=memory, offset=offset)
             offset += array.nbytes
             return array
 
@@ -153,6 +171,8 @@ class LaneBuffers:
             terminated=take(np.bool_),
             truncated=take(np.bool_),
             diverged=take(np.bool_),
+            next_masks=take(np.bool_, mask_size),
+            masks=take(np.bool_, mask_size),
         )
 
     def select(self, lanes: range) -> LaneBuffers:

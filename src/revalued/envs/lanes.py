@@ -11,15 +11,17 @@ from typing import Literal, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from revalued.envs.factory import FactoredEnv, TaskInfo, TaskSpec, describe, make_env
+from revalued.envs.factored import FactoredEnv
+from revalued.envs.factory import TaskInfo, TaskSpec, describe, make_env
 from revalued.envs.lane_group import LaneGroup
 from revalued.envs.lane_types import LaneBuffers, LaneState, LaneStep, Restored
 from revalued.envs.worker_pool import WorkerPool
 from revalued.errors import UserError
 
-# Room for the actions of an episode whose length is not known beforehand; doubled whenever it runs out.
+# Room for the actions of an episode whose length is not known beforehand, or is known to be enormous; doubled whenever
+# it runs out.
 _INITIAL_LOG_STEPS = 256
-
+_MAX_INITIAL_LOG_STEPS = 10_000
 
 Stepper: TypeAlias = LaneGroup | WorkerPool
 """What steps the lanes: one group in this process, or a pool of processes with a group in each."""
@@ -46,9 +48,11 @@ class Lanes:
         self._sizes = np.array(info.sizes, np.int64)
         # The actions of the running episodes, [L, T, N], in the smallest type that can hold them.
         dtype = np.min_scalar_type(max(info.sizes) - 1)
-        num_log_steps = info.max_episode_steps or _INITIAL_LOG_STEPS
+        num_log_steps = min(info.max_episode_steps or _INITIAL_LOG_STEPS, _MAX_INITIAL_LOG_STEPS)
         self._log = np.zeros((self.num_lanes, num_log_steps, len(info.sizes)), dtype)
         self._rows = np.arange(self.num_lanes)
+        self._is_masked = info.masked
+        self._mask_offsets = np.cumsum([0, *info.sizes[:-1]])
         self._phase: Literal["new", "ready", "stepping", "over"] = "new"
 
     def reset(self) -> NDArray[np.float32]:
@@ -56,6 +60,12 @@ class Lanes:
         with self._changing("reset", "new", "ready"):
             self._stepper.reset()
         return self._buffers.observations.copy()
+
+    @property
+    def masks(self) -> NDArray[np.bool_] | None:
+        """What is legal now, [L, Σ sizes], all dimensions laid end to end; None in a task without masks."""
+        self._check("masks", "ready")
+        return self._buffers.masks.copy() if self._is_masked else None
 
     def step_async(self, actions: NDArray[np.int64]) -> None:
         """Hand over one action per lane, [L, N]; with workers, they start at once."""
@@ -65,6 +75,8 @@ class Lanes:
             raise ValueError(f"actions have shape {actions.shape} instead of {buffers.actions.shape}")
         if (actions < 0).any() or (actions >= self._sizes).any():
             raise ValueError(f"actions {actions.tolist()} do not fit {self._sizes.tolist()} choices per dimension")
+        if self._is_masked and not buffers.masks[self._rows[:, None], self._mask_offsets + actions].all():
+            raise ValueError(f"actions {actions.tolist()} are illegal under the action masks")
         buffers.actions[:] = actions
         steps = buffers.steps
         if steps.max() >= self._log.shape[1]:
@@ -84,6 +96,8 @@ class Lanes:
             truncated=buffers.truncated.copy(),
             next_observations=buffers.next_observations.copy(),
             observations=buffers.observations.copy(),
+            next_masks=buffers.next_masks.copy() if self._is_masked else None,
+            masks=buffers.masks.copy() if self._is_masked else None,
         )
 
     def state(self) -> LaneState:
@@ -94,6 +108,7 @@ class Lanes:
             episodes=buffers.episodes.copy(),
             actions=[self._log[row, :length].copy() for row, length in enumerate(buffers.steps)],
             observations=buffers.observations.copy(),
+            masks=buffers.masks.copy(),
         )
 
     def restore(self, state: LaneState) -> Restored:
@@ -107,6 +122,9 @@ class Lanes:
         if state.observations.shape != buffers.observations.shape:
             shapes = f"{state.observations.shape} instead of {buffers.observations.shape}"
             raise ValueError(f"the state belongs to other lanes: its observations have shape {shapes}")
+        if state.masks.shape != buffers.masks.shape:
+            shapes = f"{state.masks.shape} instead of {buffers.masks.shape}"
+            raise ValueError(f"the state belongs to other lanes: its action masks have shape {shapes}")
         with self._changing("restore", "new", "ready"):
             self._stepper.restore(state)
         longest = int(buffers.steps.max())
@@ -115,7 +133,7 @@ class Lanes:
         for row, length in enumerate(buffers.steps):
             self._log[row, :length] = state.actions[row][:length]
         diverged_lanes = tuple(int(lane) for lane in np.flatnonzero(buffers.diverged))
-        return Restored(buffers.observations.copy(), diverged_lanes)
+        return Restored(buffers.observations.copy(), diverged_lanes, self.masks)
 
     def close(self) -> None:
         """Close the environments and end the workers; may be called twice."""
@@ -161,9 +179,9 @@ def lanes_from(
         raise UserError(f"the number of workers cannot be negative, got {workers}")
     stepper: Stepper
     if workers == 0:
-        shape = (num_lanes, info.observation_size, len(info.sizes))
+        shape = (num_lanes, info.observation_size, len(info.sizes), info.mask_size)
         buffers = LaneBuffers.over(bytearray(LaneBuffers.num_bytes(*shape)), *shape)
-        stepper = LaneGroup(make, range(num_lanes), buffers, seed, stream)
+        stepper = LaneGroup(make, range(num_lanes), buffers, info.sizes, seed, stream)
     else:
         stepper = WorkerPool(make, info, num_lanes, min(workers, num_lanes), seed, stream)
     return Lanes(stepper, info)

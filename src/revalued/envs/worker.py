@@ -8,7 +8,7 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any, Final
 
-from revalued.envs.factory import FactoredEnv
+from revalued.envs.factored import FactoredEnv
 from revalued.envs.lane_group import LaneGroup
 from revalued.envs.lane_types import LaneBuffers, LaneError
 
@@ -26,7 +26,8 @@ def run_worker(
     worker: int,
     lanes: range,
     memory: Any,
-    shape: tuple[int, int, int],
+    shape: tuple[int, int, int, int],
+    sizes: tuple[int, ...],
     seed: int,
     stream: int | str,
 ) -> None:
@@ -37,7 +38,7 @@ def run_worker(
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     try:
         try:
-            group = LaneGroup(make, lanes, LaneBuffers.over(memory, *shape).select(lanes), seed, stream)
+            group = LaneGroup(make, lanes, LaneBuffers.over(memory, *shape).select(lanes), sizes, seed, stream)
             connection.send_bytes(DONE)
             _serve(connection, group)
         except LaneError as error:

@@ -15,7 +15,8 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from types import ModuleType
 
-from revalued.envs.factory import FactoredEnv, TaskInfo
+from revalued.envs.factored import FactoredEnv
+from revalued.envs.factory import TaskInfo
 from revalued.envs.lane_types import LaneBuffers, LaneError, LaneState
 from revalued.envs.worker import DONE, RESET, RESTORE, STEP, run_worker
 
@@ -43,7 +44,7 @@ class WorkerPool:
         seed: int,
         stream: int | str,
     ) -> None:
-        shape = (num_lanes, info.observation_size, len(info.sizes))
+        shape = (num_lanes, info.observation_size, len(info.sizes), info.mask_size)
         context = multiprocessing.get_context("spawn")
         # A RawArray lives in a file that is unlinked as soon as it is open: even kill -9 leaves nothing behind.
         memory = context.RawArray(ctypes.c_byte, LaneBuffers.num_bytes(*shape))
@@ -55,7 +56,7 @@ class WorkerPool:
                     here, there = context.Pipe()
                     process = context.Process(
                         target=run_worker,
-                        args=(there, make, index, lanes, memory, shape, seed, stream),
+                        args=(there, make, index, lanes, memory, shape, info.sizes, seed, stream),
                         name=f"revalued-lanes-{index}",
                         daemon=True,
                     )

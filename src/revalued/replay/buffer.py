@@ -9,6 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from revalued.replay.batch import Batch
+from revalued.replay.checks import check_fit, checked
+from revalued.replay.masks import MaskStore
 from revalued.replay.n_step import NStepWindow
 from revalued.replay.sum_tree import SumTree
 
@@ -33,7 +35,8 @@ class Replay:
     (x mod positions) · num_lanes + lane. A row can be sampled if its leaf in the sum tree is positive. It is 0 while a
     step waits for its n rewards, and for good where a row only holds the last observation of a truncated episode.
 
-    `capacity` counts rows over all lanes, rounded up to a multiple of `num_lanes`; actions are below `max_choices`.
+    `capacity` counts rows over all lanes, rounded up to a multiple of `num_lanes`; actions are below `max_choices`;
+    `mask_size` booleans per observation tell which choices are legal there, 0 in a task without masks.
     """
 
     def __init__(
@@ -46,6 +49,7 @@ class Replay:
         n_step: int,
         discount: float,
         max_choices: int,
+        mask_size: int = 0,
         prioritised: bool = True,
         priority_exponent: float = 0.6,
         importance_exponent: float = 0.2,
@@ -77,6 +81,7 @@ class Replay:
         self._returns = np.zeros(num_rows, np.float32)
         self._discounts = np.zeros(num_rows, np.float32)
         self._next_rows: Array = np.zeros(num_rows, np.int32 if num_rows < 2**31 else np.int64)
+        self._masks = MaskStore(num_rows, mask_size)
         self._tree = SumTree(num_rows)
         self._num_live = 0
         self._max_priority = np.array(INITIAL_PRIORITY)
@@ -93,17 +98,24 @@ class Replay:
         arrays = {**self._row_arrays(), **self._small_arrays()}
         return sum(array.nbytes for array in arrays.values()) + self._tree.nbytes - self._tree.leaves.nbytes
 
-    def begin(self, observations: npt.ArrayLike, lanes: npt.ArrayLike | None = None) -> None:
-        """Start a new stream in these lanes (all by default) with its first observation [L, D].
+    def begin(
+        self,
+        observations: npt.ArrayLike,
+        lanes: npt.ArrayLike | None = None,
+        masks: npt.NDArray[np.bool_] | None = None,
+    ) -> None:
+        """Start a new stream in these lanes (all by default) with its first observation [L, D] and its masks [L, M].
 
         Whatever a lane was in the middle of is cut off: complete transitions stay, waiting steps are discarded.
         """
         lane = self._checked_lanes(lanes)
-        observations = _checked("observations", observations, (len(lane), self._observations.shape[1]))
+        observations = checked("observations", observations, (len(lane), self._observations.shape[1]))
+        masks = self._masks.checked("masks", masks, len(lane))
         # A slot of its own even in mid-episode: the head may be the s' of complete transitions.
         self._heads[lane] += 1
         rows = self._rows(self._heads[lane], lane)
         self._observations[rows] = observations
+        self._masks.write(rows, masks)
         self._window.clear(lane)
         self._set_leaves(rows, np.zeros(len(rows)))
 
@@ -116,21 +128,26 @@ class Replay:
         next_observations: npt.ArrayLike,
         reset_observations: npt.ArrayLike,
         lanes: npt.ArrayLike | None = None,
+        next_masks: npt.NDArray[np.bool_] | None = None,
+        reset_masks: npt.NDArray[np.bool_] | None = None,
     ) -> None:
         """Add one step of each of these lanes (all by default).
 
         `next_observations` [L, D] is what the step led to: the true last observation where an episode ended.
         `reset_observations` [L, D] is the first one of the next episode, read only where an episode ended.
+        `next_masks` and `reset_masks` [L, M] tell what is legal in these; None in a task without masks.
         An episode both `terminated` and `truncated` in the same step counts as terminated.
         """
         lane = self._checked_lanes(lanes)
         by_lane, by_observation = (len(lane),), (len(lane), self._observations.shape[1])
-        actions = _checked("actions", actions, (len(lane), self._actions.shape[1]))
-        rewards = _checked("rewards", rewards, by_lane)
-        terminated = _checked("terminated", terminated, by_lane).astype(bool, copy=False)
-        truncated = _checked("truncated", truncated, by_lane).astype(bool, copy=False)
-        next_observations = _checked("next_observations", next_observations, by_observation)
-        reset_observations = _checked("reset_observations", reset_observations, by_observation)
+        actions = checked("actions", actions, (len(lane), self._actions.shape[1]))
+        rewards = checked("rewards", rewards, by_lane)
+        terminated = checked("terminated", terminated, by_lane).astype(bool, copy=False)
+        truncated = checked("truncated", truncated, by_lane).astype(bool, copy=False)
+        next_observations = checked("next_observations", next_observations, by_observation)
+        reset_observations = checked("reset_observations", reset_observations, by_observation)
+        next_masks = self._masks.checked("next_masks", next_masks, len(lane))
+        reset_masks = self._masks.checked("reset_masks", reset_masks, len(lane))
         if actions.min() < 0 or actions.max() >= self._max_choices:
             raise ValueError(f"actions must lie in [0, {self._max_choices}), got {actions.min()} to {actions.max()}")
         heads = self._heads[lane]
@@ -143,10 +160,13 @@ class Replay:
         self._actions[self._rows(heads, lane)] = actions
         next_rows = self._rows(heads + 1, lane)
         self._observations[next_rows] = np.where(terminated[:, None], reset_observations, next_observations)
+        if next_masks is not None and reset_masks is not None:
+            self._masks.write(next_rows, np.where(terminated[:, None], reset_masks, next_masks))
         written_rows = next_rows
         if only_truncated.any():
             reset_rows = self._rows(heads + 2, lane)[only_truncated]
             self._observations[reset_rows] = reset_observations[only_truncated]
+            self._masks.write(reset_rows, None if reset_masks is None else reset_masks[only_truncated])
             written_rows = np.concatenate([next_rows, reset_rows])
         self._heads[lane] = heads + 1 + only_truncated
 
@@ -172,21 +192,23 @@ class Replay:
         leaves = self._tree.get(rows)
         # ω = P^-exponent over its batch maximum, P = leaf / total: the total cancels.
         weights = (leaves.min() / leaves) ** self._importance_exponent
+        next_rows = self._next_rows.take(rows)
         return Batch(
             rows=rows,
             observations=self._observations.take(rows, axis=0),
             actions=self._actions.take(rows, axis=0).astype(np.int64),
             returns=self._returns.take(rows),
             discounts=self._discounts.take(rows),
-            next_observations=self._observations.take(self._next_rows.take(rows), axis=0),
+            next_observations=self._observations.take(next_rows, axis=0),
             weights=weights.astype(np.float32),
+            next_masks=self._masks.read(next_rows),
         )
 
     def update_priorities(self, rows: npt.NDArray[np.int64], priorities: npt.ArrayLike) -> None:
         """Set new priorities (absolute errors) of sampled rows; rows overwritten since then stay out of the tree."""
         if not self._prioritised:
             return
-        priorities = _checked("priorities", priorities, rows.shape).astype(np.float64)
+        priorities = checked("priorities", priorities, rows.shape).astype(np.float64)
         largest = priorities.max(initial=0.0)
         # Written so that NaN, for which every comparison is false, is refused as well.
         if not (priorities.min(initial=0.0) >= 0 and largest < np.inf):
@@ -213,10 +235,10 @@ class Replay:
             if state[name].shape != () or state[name] != setting:
                 raise ValueError(f"the replay state was saved with {name} {state[name]}, this replay has {setting}")
         for name, array in self._small_arrays().items():
-            _check_fit(name, state[name], array.shape, array.dtype)
+            check_fit(name, state[name], array.shape, array.dtype)
         num_rows = self._num_rows_written(state["heads"])
         for name, array in self._row_arrays().items():
-            _check_fit(name, state[name], (num_rows, *array.shape[1:]), array.dtype)
+            check_fit(name, state[name], (num_rows, *array.shape[1:]), array.dtype)
 
         leaves = np.zeros(len(self._tree))
         leaves[:num_rows] = state["leaves"]
@@ -238,6 +260,7 @@ class Replay:
             "discounts": self._discounts,
             "next_rows": self._next_rows,
             "leaves": self._tree.leaves,
+            "masks": self._masks.packed,
         }
 
     def _small_arrays(self) -> dict[str, Array]:
@@ -254,6 +277,7 @@ class Replay:
         return {
             "positions": np.array(self._positions),
             "max_choices": np.array(self._max_choices),
+            "mask_size": np.array(self._masks.size),
             "discount": np.array(self._discount),
             "priority_exponent": np.array(self._priority_exponent),
         }
@@ -278,16 +302,3 @@ class Replay:
         if not in_range or len(np.unique(lane)) < len(lane):
             raise ValueError(f"lanes must be distinct numbers in [0, {self._num_lanes}), got {lane.tolist()}")
         return lane
-
-
-def _checked(name: str, values: npt.ArrayLike, shape: tuple[int, ...]) -> Array:
-    """Return values as an array of exactly this shape; numpy would broadcast a smaller one without a word."""
-    array = np.asarray(values)
-    if array.shape != shape:
-        raise ValueError(f"{name} must have shape {shape}, got {array.shape}")
-    return array
-
-
-def _check_fit(name: str, array: Array, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
-    if array.shape != shape or array.dtype != dtype:
-        raise ValueError(f"{name} in the replay state is {array.dtype} {array.shape}, needed is {dtype} {shape}")

@@ -1,0 +1,73 @@
+"""Pictures from the saved results alone: `python -m benchmarks.plot` writes docs/img/*.svg."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+from benchmarks.processes import ROOT
+from benchmarks.report import RESULTS, load
+
+matplotlib.use("svg")
+from matplotlib import pyplot  # noqa: E402 - only after the backend is chosen
+from matplotlib.axes import Axes  # noqa: E402
+
+IMAGES = ROOT / "docs" / "img"
+COLOURS = {"walker": "tab:blue", "dog": "tab:orange"}
+
+
+def plot(results: Path, images: Path) -> list[Path]:
+    """Draw update times over K, and over bins and N, from `results/scaling.json`."""
+    data = load("scaling", results)
+    images.mkdir(parents=True, exist_ok=True)
+    with pyplot.rc_context({"svg.hashsalt": "revalued", "axes.grid": True, "grid.alpha": 0.3}):
+        return [_over_critics(data, images), _over_actions(data, images)]
+
+
+def _over_critics(data: dict[str, Any], images: Path) -> Path:
+    figure, axes = pyplot.subplots(figsize=(6, 4), layout="constrained")
+    _draw(axes, data, "K")
+    axes.set_xlabel("critics K")
+    axes.set_title("Time of one update (batch 256, hidden 512)")
+    return _write(figure, images / "update-over-critics.svg", data)
+
+
+def _over_actions(data: dict[str, Any], images: Path) -> Path:
+    figure, (left, right) = pyplot.subplots(1, 2, figsize=(9, 4), layout="constrained")
+    _draw(left, data, "bins")
+    left.set_xlabel("bins per action dimension")
+    _draw(right, data, "N")
+    right.set_xlabel("action dimensions N (24 observations, 3 bins)")
+    figure.suptitle("Time of one update, K = 10")
+    return _write(figure, images / "update-over-actions.svg", data)
+
+
+def _draw(axes: Axes, data: dict[str, Any], series: str) -> None:
+    """Draw our median with its quartiles, and the floor, for every task of a series."""
+    rows = [row for row in data["rows"] if row["series"] == series]
+    for task in dict.fromkeys(row["task"] for row in rows):
+        own = [row for row in rows if row["task"] == task]
+        values = [row["value"] for row in own]
+        colour = COLOURS.get(task, "tab:green")
+        axes.plot(values, [row["update ms"] for row in own], "o-", color=colour, label=f"{task}: update")
+        low, high = ([row["update quartiles ms"][end] for row in own] for end in (0, 1))
+        axes.fill_between(values, low, high, color=colour, alpha=0.2)
+        axes.plot(values, [row["floor ms"] for row in own], "--", color=colour, label=f"{task}: products alone")
+    axes.set_ylabel("time per update (ms)")
+    axes.set_ylim(bottom=0)
+    axes.legend()
+
+
+def _write(figure: Any, path: Path, data: dict[str, Any]) -> Path:
+    machine = data["machine"]
+    figure.text(0.01, 0.005, f"{machine['processor']}, {data['threads']} threads", fontsize=6, color="gray")
+    figure.savefig(path, metadata={"Date": None})
+    pyplot.close(figure)
+    return path
+
+
+if __name__ == "__main__":
+    for written in plot(RESULTS, IMAGES):
+        print(written.relative_to(ROOT))
