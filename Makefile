@@ -3,9 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+PEERS := .venv-peers
 TORCH := $(shell grep '^torch==' requirements.lock)
 
-.PHONY: help train train-paper test test-all check format lock clean
+.PHONY: help train train-paper test test-all check bench bench-peers format lock clean
 
 help: ## Show what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
@@ -19,7 +20,7 @@ $(INSTALLED): requirements.lock pyproject.toml
 	@touch $@
 
 train: $(INSTALLED) ## A first run that learns to walk (REValueD with 3 critics, about 10 minutes on 2 cores)
-	$(BIN)/revalued train walker-walk --critics 3 --env-steps 100000
+	$(BIN)/revalued train walker-walk --critics 3 --regulariser-reduction mean --env-steps 120000
 
 train-paper: $(INSTALLED) ## The paper's protocol on the same task (10 critics, 500,000 interactions)
 	$(BIN)/revalued train walker-walk
@@ -35,6 +36,18 @@ check: $(INSTALLED) ## Style, types and quick tests
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest
+
+bench: $(INSTALLED) ## Measure everything (leave the machine alone meanwhile)
+	$(BIN)/python -m benchmarks --save
+	$(BIN)/python -m benchmarks.plot
+
+bench-peers: $(PEERS)/.installed ## Install the libraries that `make bench` compares with
+
+$(PEERS)/.installed: benchmarks/peers.lock
+	$(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/python -m pip install --quiet $(shell grep '^torch==' benchmarks/peers.lock)
+	$(PEERS)/bin/python -m pip install --quiet -r benchmarks/peers.lock
+	@touch $@
 
 format: $(INSTALLED) ## Mend the style
 	$(BIN)/ruff check --fix .

@@ -31,8 +31,8 @@ def summarise(values: Sequence[float]) -> Sample:
 def paired_ratio(numerators: Sequence[Sequence[float]], denominators: Sequence[Sequence[float]]) -> Sample:
     """Return the ratio of two things that were measured in alternating rounds.
 
-    The two medians of one round were taken within a second or so of each other, so a machine that slows down for a while
-    slows both; the median over rounds then leaves out rounds in which something else got in between.
+    The two medians of one round were taken within a second or so of each other, so a machine that slows down for a
+    while slows both; the median over rounds then leaves out rounds in which something else got in between.
     """
     pairs = zip(numerators, denominators, strict=True)
     return summarise([float(np.median(above)) / float(np.median(below)) for above, below in pairs])

@@ -11,8 +11,8 @@ from benchmarks.processes import ROOT
 from benchmarks.report import RESULTS, load
 
 matplotlib.use("svg")
-from matplotlib import pyplot  # noqa: E402 - only after the backend is chosen
-from matplotlib.axes import Axes  # noqa: E402
+from matplotlib import pyplot
+from matplotlib.axes import Axes
 
 IMAGES = ROOT / "docs" / "img"
 COLOURS = {"walker": "tab:blue", "dog": "tab:orange"}

@@ -1,7 +1,8 @@
 """Measuring in processes of their own, by message: what is measured never shares a thread pool with its rival.
 
-A process waits for one line of JSON at a time; while it waits it does nothing, so alternating between processes measures
-each as if it were alone. This file needs only the standard library: the peers' environment has nothing else of ours.
+A process waits for one line of JSON at a time; while it waits it does nothing, so alternating between processes
+measures each as if it were alone. This file needs only the standard library: the peers'
+environment has nothing else of ours.
 """
 
 from __future__ import annotations

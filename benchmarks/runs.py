@@ -14,8 +14,8 @@ from benchmarks.processes import ROOT, clean_environment
 from benchmarks.report import Figure, Report
 from benchmarks.sizes import task_size
 
-# The authors' public code on walker-walk, interactions per second: measured once, on another machine with 2 cores, whose
-# floor for K = 10 at walker sizes was 68 to 76 ms.
+# The authors' public code on walker-walk, interactions per second: measured once, on another machine with 2 cores,
+# whose floor for K = 10 at walker sizes was 68 to 76 ms.
 AUTHORS = {"decqn": 173.0, "revalued": 31.0}
 AUTHORS_FLOOR_MS = 72.0
 TARGETS = {"decqn": 2.2, "revalued": 1.8}
@@ -60,7 +60,7 @@ def measure(*, quick: bool) -> Report:
 
 
 def _rate(algo: str, workers: int, *, quick: bool) -> float:
-    """Return the interactions per second between the first row of the log and one a whole number of evaluations later."""
+    """Return the interactions per second from the first row of the log to one some whole evaluations later."""
     log_every, spanned = (20, 100) if quick else (200, 2000 if algo == "decqn" else 1000)
     last = log_every + spanned
     (ROOT / "runs").mkdir(exist_ok=True)

@@ -36,8 +36,11 @@ def measure(*, quick: bool) -> Report:
     report.figures.append(
         Figure(
             f"update, {widest['task']} with {widest['value']} bins, K = 10",
-            widest["update ms"], "ms", widest["floor ms"], widest["ratio"],
-        )  # fmt: skip
+            widest["update ms"],
+            "ms",
+            widest["floor ms"],
+            widest["ratio"],
+        )
     )
     report.notes = [
         "bins and N: K = 10; N: with walker's 24 observations and 3 bins",

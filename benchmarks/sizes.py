@@ -69,17 +69,8 @@ def make_learner(size: Size) -> Learner:
 
 
 def random_batch(size: Size, rng: np.random.Generator) -> Batch:
-    """Return a batch of made-up transitions."""
-    rows, dimensions = size.batch_size, size.num_dimensions
-    return Batch(
-        rows=np.arange(rows),
-        observations=rng.standard_normal((rows, size.observation_size), np.float32),
-        actions=rng.integers(size.bins, size=(rows, dimensions)),
-        returns=rng.random(rows, np.float32),
-        discounts=np.full(rows, 0.97, np.float32),
-        next_observations=rng.standard_normal((rows, size.observation_size), np.float32),
-        weights=(0.5 + 0.5 * rng.random(rows)).astype(np.float32),
-    )
+    """Return a batch of made-up transitions, as the replay hands them out."""
+    return filled_replay(size, 2_000, rng).sample(size.batch_size, rng)
 
 
 def filled_replay(size: Size, capacity: int, rng: np.random.Generator) -> Replay:

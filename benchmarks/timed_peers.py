@@ -5,6 +5,7 @@ Both get a replay of made-up transitions, batches of 256, all cores, Adam, and h
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Callable
 from typing import Any
@@ -19,7 +20,7 @@ from benchmarks.processes import serve
 BATCH, HIDDEN, LEARNING_RATE = 256, 512, 1e-4
 
 
-class Nothing(gymnasium.Env):  # type: ignore[type-arg]
+class Nothing(gymnasium.Env[Any, Any]):
     """An environment that is never stepped; it only has spaces."""
 
     def __init__(self, observation_size: int, actions: int) -> None:
@@ -32,51 +33,60 @@ class Nothing(gymnasium.Env):  # type: ignore[type-arg]
 
 
 def _tianshou(observation_size: int, num_dimensions: int, bins: int, capacity: int) -> Callable[[], object]:
-    from tianshou.algorithm.modelfree.bdqn import BDQN, BDQNPolicy
-    from tianshou.algorithm.optim import AdamOptimizerFactory
-    from tianshou.data import Batch, PrioritizedReplayBuffer
-    from tianshou.utils.net.common import BranchingNet
+    # imported by name: where the types are checked, there are no peers
+    bdqn = importlib.import_module("tianshou.algorithm.modelfree.bdqn")
+    optim = importlib.import_module("tianshou.algorithm.optim")
+    data = importlib.import_module("tianshou.data")
+    networks = importlib.import_module("tianshou.utils.net.common")
 
     # three hidden layers as in our network; branches are single layers, as our head is
-    net = BranchingNet(
+    net = networks.BranchingNet(
         state_shape=observation_size, num_branches=num_dimensions, action_per_branch=bins,
         common_hidden_sizes=[HIDDEN] * 3,
     )  # fmt: skip
-    policy = BDQNPolicy(model=net, action_space=spaces.Discrete(bins))
-    optimiser = AdamOptimizerFactory(lr=LEARNING_RATE)
-    algorithm = BDQN(policy=policy, optim=optimiser, target_update_freq=500, is_double=True)
-    buffer = PrioritizedReplayBuffer(capacity, alpha=0.6, beta=0.2)
+    policy = bdqn.BDQNPolicy(model=net, action_space=spaces.Discrete(bins))
+    optimiser = optim.AdamOptimizerFactory(lr=LEARNING_RATE)
+    algorithm = bdqn.BDQN(policy=policy, optim=optimiser, target_update_freq=500, is_double=True)
+    buffer = data.PrioritizedReplayBuffer(capacity, alpha=0.6, beta=0.2)
     rng = np.random.default_rng(0)
     for step in range(capacity):
         buffer.add(
-            Batch(
-                obs=rng.standard_normal(observation_size, np.float32), act=rng.integers(bins, size=num_dimensions),
-                rew=rng.random(), terminated=False, truncated=step % 1000 == 999,
-                obs_next=rng.standard_normal(observation_size, np.float32), info={},
-            )  # fmt: skip
+            data.Batch(
+                obs=rng.standard_normal(observation_size, np.float32),
+                act=rng.integers(bins, size=num_dimensions),
+                rew=rng.random(),
+                terminated=False,
+                truncated=step % 1000 == 999,
+                obs_next=rng.standard_normal(observation_size, np.float32),
+                info={},
+            )
         )
     policy.is_within_training_step = True
     return lambda: algorithm.update(buffer, BATCH)
 
 
 def _stable_baselines(observation_size: int, num_dimensions: int, bins: int, capacity: int) -> Callable[[], object]:
-    from stable_baselines3 import DQN
-    from stable_baselines3.common.logger import Logger
+    baselines = importlib.import_module("stable_baselines3")
+    logger = importlib.import_module("stable_baselines3.common.logger")
 
     actions = bins**num_dimensions
-    model = DQN(
+    model = baselines.DQN(
         "MlpPolicy", Nothing(observation_size, actions), learning_rate=LEARNING_RATE, buffer_size=capacity,
         batch_size=BATCH, policy_kwargs={"net_arch": [HIDDEN] * 3}, n_steps=3, device="cpu",
     )  # fmt: skip
-    model.set_logger(Logger(None, []))
+    model.set_logger(logger.Logger(None, []))
     rng = np.random.default_rng(0)
     replay = model.replay_buffer
     assert replay is not None
     for step in range(capacity):
         replay.add(
-            rng.standard_normal((1, observation_size), np.float32), rng.standard_normal((1, observation_size), np.float32),
-            rng.integers(actions, size=(1, 1)), rng.random(1), np.array([step % 1000 == 999]), [{}],
-        )  # fmt: skip
+            rng.standard_normal((1, observation_size), np.float32),
+            rng.standard_normal((1, observation_size), np.float32),
+            rng.integers(actions, size=(1, 1)),
+            rng.random(1),
+            np.array([step % 1000 == 999]),
+            [{}],
+        )
     return lambda: model.train(1, BATCH)
 
 

@@ -25,9 +25,13 @@ def measure(*, quick: bool) -> Report:
                 report.rows.append({"task": task, "loss": loss, "K": critics, **row})
                 report.figures.append(
                     Figure(
-                        f"update, {task}, {loss} loss, K = {critics}", row["update ms"], "ms", row["floor ms"],
-                        row["ratio"], TARGETS.get((task, critics)),
-                    )  # fmt: skip
+                        f"update, {task}, {loss} loss, K = {critics}",
+                        row["update ms"],
+                        "ms",
+                        row["floor ms"],
+                        row["ratio"],
+                        TARGETS.get((task, critics)),
+                    )
                 )
     report.notes = [
         "floor: the matrix products alone, merged as the learner merges them; the best of three arrangements:",

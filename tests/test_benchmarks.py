@@ -10,14 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
-
 from benchmarks import plot
 from benchmarks.floor import ARRANGEMENTS, prepare
 from benchmarks.measures import fit_line, paired_ratio, summarise
 from benchmarks.products import multiply_adds, operand_shape, passes
 from benchmarks.report import Figure, Report, load, save
 from benchmarks.sizes import TASKS, Size, make_learner, random_batch, task_size
+from torch.utils._python_dispatch import TorchDispatchMode
 
 SMALL = Size(observation_size=5, num_dimensions=3, bins=3, critics=2, batch_size=32, hidden_size=48)
 WIDE = Size(observation_size=40, num_dimensions=3, bins=3, critics=2, batch_size=32, hidden_size=48)
@@ -67,11 +66,11 @@ def test_the_floor_at_dog_sizes_merges_only_what_saves_arithmetic(beta: float, m
     assert multiply_adds(size) == formula(size, merge_online=False, merge_target=merge_target)
 
 
-class _CountProducts(TorchDispatchMode):
+class _CountProducts(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Adds up the multiplications of all matrix products that are more than a vector times a matrix."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.total = 0
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -96,7 +95,7 @@ def test_the_learner_does_the_floor_s_products_and_no_others(size: Size, beta: f
     assert counted.total == multiply_adds(size)
 
 
-@pytest.mark.parametrize("critics", [1, 2, 3])
+@pytest.mark.parametrize("critics", [1, 2])
 @pytest.mark.parametrize("arrangement", ARRANGEMENTS)
 @pytest.mark.parametrize("size", [SMALL, WIDE], ids=["merged", "separate"])
 def test_every_arrangement_of_the_floor_runs_and_can_be_repeated(size: Size, arrangement: str, critics: int) -> None:

@@ -32,7 +32,7 @@ def to_process(process: int, number: int) -> None:
 
 
 def to_group(process: int, number: int) -> None:
-    """As a terminal does for Ctrl-C: every process of the group gets it."""
+    """As a terminal does for Ctrl-C and a scheduler for SIGTERM: every process of the group gets it."""
     os.killpg(process, number)
 
 
@@ -45,7 +45,7 @@ def evaluations(path: Path) -> int:
     ("number", "send", "workers", "quiet"),
     [
         pytest.param(signal.SIGINT, to_group, 2, False, id="Ctrl-C with workers"),
-        pytest.param(signal.SIGTERM, to_process, 2, True, id="SIGTERM with workers"),
+        pytest.param(signal.SIGTERM, to_group, 2, True, id="SIGTERM from a scheduler, with workers"),
         pytest.param(signal.SIGINT, to_process, 0, False, id="SIGINT", marks=pytest.mark.slow),
         pytest.param(signal.SIGTERM, to_process, 0, False, id="SIGTERM", marks=pytest.mark.slow),
     ],

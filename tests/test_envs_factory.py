@@ -17,8 +17,8 @@ from revalued.errors import UserError
 def test_names_begin_with_the_benchmark_and_end_with_the_toys() -> None:
     names = task_names()
     assert names[:16] == list(BENCHMARK_TASKS)
-    assert names[-2:] == ["toy-levers", "toy-counting"]
-    assert len(names) == len(set(names)) == 51
+    assert names[-4:] == ["toy-levers", "toy-counting", "toy-masked", "toy-fmdp"]
+    assert len(names) == len(set(names)) == 53
     assert "humanoid_CMU-run" in names
 
 
@@ -41,6 +41,10 @@ def test_every_name_can_be_made_and_stepped(task: str) -> None:
 def test_toys_describe_themselves() -> None:
     assert describe(TaskSpec("toy-levers")) == TaskInfo(5, (2, 3, 5), (0.0, 1.0), 10)
     assert describe(TaskSpec("toy-counting")) == TaskInfo(4, (2, 3), (1.0, 12.0), 12)
+    assert describe(TaskSpec("toy-masked")) == TaskInfo(11, (2, 3, 5), (-1.0, 1.0), 10, masked=True)
+    assert describe(TaskSpec("toy-masked")).mask_size == 10
+    assert describe(TaskSpec("toy-fmdp")) == TaskInfo(1, (3, 3, 3), (-1.0, 1.0), 1)
+    assert describe(TaskSpec("toy-fmdp")).mask_size == 0
 
 
 def test_a_control_task_describes_itself() -> None:

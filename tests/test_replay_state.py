@@ -43,7 +43,7 @@ def run(replay: Replay, rng: np.random.Generator, num_steps: int) -> list[bytes]
         if len(replay):
             batch = replay.sample(8, rng)
             replay.update_priorities(batch.rows, rng.exponential(size=8) * 3)
-            seen.append(b"".join(value.tobytes() for value in vars(batch).values()))
+            seen.append(b"".join(value.tobytes() for value in vars(batch).values() if value is not None))
     return seen
 
 

@@ -54,7 +54,8 @@ def test_auto_is_written_as_what_it_stood_for(tmp_path: Path) -> None:
 
 
 def test_tables(finished: Path) -> None:
-    assert header(finished / "eval.csv") == EVAL_COLUMNS == ("updates", "env_steps", "return", "length", "wall_seconds")
+    columns = ("updates", "env_steps", "return", "length", "success", "wall_seconds")
+    assert header(finished / "eval.csv") == EVAL_COLUMNS == columns
     assert header(finished / "metrics.csv") == METRIC_COLUMNS
     assert [row["updates"] for row in rows(finished, "eval.csv")] == ["20", "40", "50"]
     assert [row["updates"] for row in rows(finished, "metrics.csv")] == ["15", "30", "45"]

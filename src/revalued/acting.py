@@ -28,18 +28,29 @@ class Policy:
         return output if self.support is None else expected_values(output, self.support)
 
     @torch.no_grad()
-    def greedy(self, observations: NDArray[np.float32]) -> NDArray[np.int64]:
-        """Return the greedy actions [B, N] of the ensemble's mean utilities."""
-        actions: NDArray[np.int64] = greedy_actions(self.utilities(observations).mean(dim=0), self.exists).cpu().numpy()
+    def greedy(self, observations: NDArray[np.float32], masks: NDArray[np.bool_] | None = None) -> NDArray[np.int64]:
+        """Return the greedy actions [B, N] of the ensemble's mean utilities, legal under the masks [B, Σ sizes]."""
+        mean = self.utilities(observations).mean(dim=0)
+        legal = None if masks is None else self.shape.actions.legal(masks)
+        actions: NDArray[np.int64] = greedy_actions(mean, self._allowed(legal)).cpu().numpy()
         return actions
 
     @torch.no_grad()
-    def greedy_of_critics(self, observations: NDArray[np.float32], critics: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return for every lane the greedy action [N] of the critic drawn for it."""
+    def greedy_of_critics(
+        self,
+        observations: NDArray[np.float32],
+        critics: NDArray[np.int64],
+        legal: NDArray[np.bool_] | None = None,
+    ) -> NDArray[np.int64]:
+        """Return for every lane the greedy action [N] of the critic drawn for it, among those `legal` [L, N, A]."""
         lanes = torch.arange(len(critics), device=self.device)
         own = self.utilities(observations)[torch.from_numpy(critics).to(self.device), lanes]
-        actions: NDArray[np.int64] = greedy_actions(own, self.exists).cpu().numpy()
+        actions: NDArray[np.int64] = greedy_actions(own, self._allowed(legal)).cpu().numpy()
         return actions
+
+    def _allowed(self, legal: NDArray[np.bool_] | None) -> Tensor | None:
+        # what is legal exists too, so nothing has to be combined
+        return self.exists if legal is None else torch.from_numpy(legal).to(self.device)
 
 
 def epsilon_at(config: ExplorationConfig, env_steps: int) -> float:
@@ -53,9 +64,11 @@ def explore(
     config: ExplorationConfig,
     env_steps: int,
     rng: np.random.Generator,
+    masks: NDArray[np.bool_] | None = None,
 ) -> NDArray[np.int64]:
     """Return ε-greedy actions [L, N] for L lanes that have made `env_steps` interactions together.
 
+    With the environment's masks [L, Σ sizes], random and greedy choices alike are made among the legal ones.
     Every call draws the same amount of randomness, whatever comes of it, so streams never depend on outcomes.
     """
     space = policy.shape.actions
@@ -63,7 +76,8 @@ def explore(
     critics = (rng.random(num_lanes) * policy.shape.critics).astype(np.int64)
     width = 1 if config.exploration == "joint" else space.num_dimensions
     explores = rng.random((num_lanes, width)) < epsilon_at(config, env_steps)
-    random_actions = space.uniform(rng.random((num_lanes, space.num_dimensions)))
+    legal = None if masks is None else space.legal(masks)
+    random_actions = space.uniform(rng.random((num_lanes, space.num_dimensions)), legal)
     if explores.all():
         return random_actions
-    return np.where(explores, random_actions, policy.greedy_of_critics(observations, critics))
+    return np.where(explores, random_actions, policy.greedy_of_critics(observations, critics, legal))

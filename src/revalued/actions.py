@@ -1,4 +1,4 @@
-"""The factorised action space: how many choices each dimension has, and which of the padded ones exist."""
+"""The factorised action space: the choices of each dimension, which of the padded ones exist, which are legal."""
 
 from __future__ import annotations
 
@@ -60,9 +60,36 @@ class FactorisedActions:
         """Tell whether the dimensions have unequal sizes."""
         return min(self.sizes) != self.max_choices
 
-    def uniform(self, draws: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Map uniform draws in [0, 1) of shape [..., N] to uniformly distributed choices of the same shape."""
-        choices: NDArray[np.int64] = (draws * np.asarray(self.sizes)).astype(np.int64)
+    @property
+    def environment_sizes(self) -> tuple[int, ...]:
+        """Return the choices per dimension of the environment itself."""
+        return self.sizes if self.atomic_over is None else self.atomic_over
+
+    def legal(self, masks: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Spread an environment's masks [..., Σ sizes], dimensions laid end to end, to [..., N, A]; padding is illegal.
+
+        A combination of an atomic space is legal if all its sub-actions are.
+        """
+        if self.atomic_over is None:
+            spread = np.zeros((*masks.shape[:-1], *self.exists.shape), np.bool_)
+            spread[..., self.exists] = masks
+            return spread
+        combined = np.ones((*masks.shape[:-1], 1), np.bool_)
+        for part in np.split(masks, np.cumsum(self.atomic_over)[:-1], axis=-1):
+            combined = (combined[..., :, None] & part[..., None, :]).reshape(*masks.shape[:-1], -1)
+        return combined[..., None, :]
+
+    def uniform(self, draws: NDArray[np.float64], legal: NDArray[np.bool_] | None = None) -> NDArray[np.int64]:
+        """Map uniform draws in [0, 1) of shape [..., N] to uniformly distributed choices of the same shape.
+
+        With `legal` [..., N, A] they are uniform over the legal choices of each dimension.
+        """
+        choices: NDArray[np.int64]
+        if legal is None:
+            choices = (draws * np.asarray(self.sizes)).astype(np.int64)
+            return choices
+        rank = (draws * legal.sum(axis=-1)).astype(np.int64)
+        choices = (legal.cumsum(axis=-1) > rank[..., None]).argmax(axis=-1)
         return choices
 
     def to_environment(self, actions: NDArray[np.int64]) -> NDArray[np.int64]:

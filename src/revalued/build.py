@@ -19,10 +19,11 @@ from revalued.seeding import Stream, stream_seed
 
 @dataclass(frozen=True)
 class AgentShape:
-    """Sizes of the networks and, for categorical heads, the ends of the support."""
+    """Sizes of the networks, the ends of the support of categorical heads, the length of action masks."""
 
     network: NetworkShape
     support: tuple[float, float] | None
+    mask_size: int = 0
 
 
 def agent_shape(config: TrainConfig, task: TaskInfo) -> AgentShape:
@@ -39,7 +40,7 @@ def agent_shape(config: TrainConfig, task: TaskInfo) -> AgentShape:
         head=algorithm.head,
         atoms=algorithm.atoms if categorical else 1,
     )
-    return AgentShape(network, _support(algorithm, task) if categorical else None)
+    return AgentShape(network, _support(algorithm, task) if categorical else None, task.mask_size)
 
 
 def _support(algorithm: AlgorithmConfig, task: TaskInfo) -> tuple[float, float]:
@@ -62,7 +63,15 @@ def _support(algorithm: AlgorithmConfig, task: TaskInfo) -> tuple[float, float]:
 def make_learner(config: TrainConfig, shape: AgentShape, device: torch.device) -> Learner:
     """Return a learner with freshly initialised critics."""
     seed = stream_seed(config.seed, Stream.INITIALISATION)
-    return Learner(config.algorithm, config.learner, shape.network, shape.support, seed, device)
+    return Learner(
+        config.algorithm,
+        config.learner,
+        shape.network,
+        shape.support,
+        seed,
+        device,
+        compile_update=config.execution.compile,
+    )
 
 
 def make_replay(config: TrainConfig, shape: AgentShape) -> Replay:
@@ -73,6 +82,7 @@ def make_replay(config: TrainConfig, shape: AgentShape) -> Replay:
         observation_size=shape.network.observation_size,
         num_dimensions=shape.network.actions.num_dimensions,
         max_choices=shape.network.actions.max_choices,
+        mask_size=shape.mask_size,
         n_step=config.algorithm.n_step,
         discount=config.algorithm.discount,
         prioritised=config.replay.prioritised,

@@ -18,6 +18,7 @@ EnsembleTarget = Literal["max-of-mean", "mean-of-max"]
 WeightFunction = Literal["exponential", "quadratic"]
 Reduction = Literal["sum", "mean"]
 Exploration = Literal["joint", "per-dimension"]
+MatmulPrecision = Literal["highest", "high", "medium"]
 
 
 @dataclass(frozen=True)
@@ -128,6 +129,10 @@ class ExecutionConfig:
     """`cpu`, `cuda`, `cuda:1`, or `auto`: CUDA where it is available."""
     checkpoint_every: int = 5_000
     """Updates between checkpoints."""
+    compile: bool = False
+    """Compile the update with torch.compile (with CUDA graphs on CUDA); takes half a minute, pays on GPUs."""
+    matmul_precision: MatmulPrecision = "highest"
+    """Precision of float32 matrix products: `high` allows TF32, `medium` bfloat16, where the device has them."""
 
 
 @dataclass(frozen=True)
@@ -135,19 +140,27 @@ class TrainConfig:
     """A whole run."""
 
     task: str
-    """Task name, see `revalued list tasks`."""
+    """Task name, see `revalued list tasks`; or `gym:ID`, `gym:module:ID`, `metaworld:NAME`."""
     algo: str = "revalued"
     """Name of the preset that the algorithm started from, see `revalued list algos`."""
     seed: int = 0
     """Seed of everything random in the run."""
     bins: int = 3
     """Sub-actions per dimension that continuous actions are cut into."""
+    reward_noise: float = 0.0
+    """Standard deviation of Gaussian noise on the rewards; reported returns are without it."""
+    state_noise: float = 0.0
+    """Standard deviation of Gaussian noise on every number of the observations."""
     algorithm: AlgorithmConfig = field(default_factory=AlgorithmConfig)
     learner: LearnerConfig = field(default_factory=LearnerConfig)
     exploration: ExplorationConfig = field(default_factory=ExplorationConfig)
     replay: ReplayConfig = field(default_factory=ReplayConfig)
     schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
     execution: ExecutionConfig = field(default_factory=ExecutionConfig)
+
+
+_ADDED_LATER = ("reward_noise", "state_noise")
+"""Entries that the first run folders lack; there they have their default."""
 
 
 def to_dict(config: TrainConfig) -> dict[str, Any]:
@@ -171,6 +184,8 @@ def _build(cls: type[Any], data: object, where: str) -> Any:
             raise unknown_name("configuration entry", f"{where}{key}", [f"{where}{name}" for name in known])
     values: dict[str, Any] = {}
     for name, hint in known.items():
+        if name not in data and f"{where}{name}" in _ADDED_LATER:
+            continue
         if name not in data:
             raise UserError(f"configuration entry '{where}{name}' is missing")
         value = data[name]
@@ -203,6 +218,9 @@ def validate(config: TrainConfig) -> None:
     exploration, execution = config.exploration, config.execution
     _require(config.seed >= 0, "seed", config.seed, "at least 0")
     _require(config.bins >= 2, "bins", config.bins, "at least 2")
+    for name in ("reward_noise", "state_noise"):
+        noise = getattr(config, name)
+        _require(noise >= 0 and math.isfinite(noise), name, noise, "at least 0 and finite")
     for name in ("hidden_size", "batch_size"):
         _require(getattr(learner, name) >= 1, name, getattr(learner, name), "at least 1")
     for name in ("learning_rate", "gradient_clip"):

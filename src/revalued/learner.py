@@ -42,6 +42,8 @@ class Learner:
         support: tuple[float, float] | None,
         seed: int,
         device: torch.device,
+        *,
+        compile_update: bool = False,
     ) -> None:
         self.algorithm, self.config, self.shape, self.device = algorithm, config, shape, device
         self.updates = 0
@@ -56,6 +58,10 @@ class Learner:
         self._merge_online = merging_pays(shape, config.batch_size, backward=True)
         target_rows = config.batch_size * (2 if algorithm.beta > 0 else 1)
         self._merge_target = merging_pays(shape, target_rows, backward=False)
+        self._differentiate = self._differentiate_plainly
+        if compile_update:
+            mode = "reduce-overhead" if device.type == "cuda" else "default"
+            self._differentiate = torch.compile(self._differentiate_plainly, mode=mode)
 
     @torch.no_grad()
     def update(self, batch: Batch) -> tuple[NDArray[np.float32], dict[str, Tensor]]:
@@ -67,7 +73,7 @@ class Learner:
         norms = self._step()
         return priorities, {"loss": terms.loss, **terms.metrics, "gradient_norm": norms.mean()}
 
-    def _differentiate(self, batch: TensorBatch) -> LossTerms:
+    def _differentiate_plainly(self, batch: TensorBatch) -> LossTerms:
         """Compute the loss and leave its gradient in `_gradients`."""
         inputs, next_inputs = with_ones(batch.observations), with_ones(batch.next_observations)
         target_folding = fold(self.target, merge_input=self._merge_target)
@@ -119,6 +125,7 @@ class Learner:
         return TensorBatch(
             copy(batch.observations), copy(batch.actions), copy(batch.returns), copy(batch.discounts),
             copy(batch.next_observations), copy(batch.weights),
+            None if batch.next_masks is None else copy(self.shape.actions.legal(batch.next_masks)),
         )  # fmt: skip
 
     def check_finite(self) -> None:

@@ -21,7 +21,7 @@ class MetricWindow:
 
     def add(self, metrics: dict[str, Tensor]) -> None:
         """Take in the figures of one update."""
-        values = torch.stack([value.double() for value in metrics.values()])
+        values = torch.stack(list(metrics.values())).double()
         if self._sums is None:
             self._names, self._sums = list(metrics), values
         else:

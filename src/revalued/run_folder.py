@@ -16,7 +16,7 @@ from typing import Any
 from revalued.config import TrainConfig, from_dict, to_dict
 from revalued.errors import UserError
 
-EVAL_COLUMNS = ("updates", "env_steps", "return", "length", "wall_seconds")
+EVAL_COLUMNS = ("updates", "env_steps", "return", "length", "success", "wall_seconds")
 METRIC_COLUMNS = (
     "updates", "env_steps", "loss", "td_loss", "regulariser", "mean_q", "mean_target", "td_error", "gradient_norm",
     "epsilon", "train_return", "train_episodes", "updates_per_second", "env_steps_per_second", "wall_seconds",

@@ -19,8 +19,8 @@ from revalued.acting import Policy, epsilon_at, explore
 from revalued.build import agent_shape, make_learner, make_replay, resolve_device
 from revalued.checkpoint import Checkpoint, CheckpointWriter
 from revalued.config import TrainConfig
-from revalued.envs import LaneState, TaskSpec, describe, make_env, make_lanes
-from revalued.evaluation import evaluation_seed, greedy_episodes
+from revalued.envs import LaneState, Task, lanes_from
+from revalued.evaluation import evaluation_seed, greedy_episodes, success_rate
 from revalued.metrics import EpisodeLog, MetricWindow
 from revalued.progress import ProgressView, Status
 from revalued.run_folder import RunFolder, machine, versions
@@ -38,10 +38,9 @@ class Outcome:
 class Trainer:
     """One run: owns the lanes, replay, learner and evaluation environment, and writes the run folder."""
 
-    def __init__(self, config: TrainConfig, folder: RunFolder, progress: ProgressView) -> None:
+    def __init__(self, config: TrainConfig, folder: RunFolder, progress: ProgressView, task: Task) -> None:
         self.config, self.folder, self.progress = config, folder, progress
-        spec = TaskSpec(config.task, config.bins)
-        shape = agent_shape(config, describe(spec))
+        shape = agent_shape(config, task.info)
         device = resolve_device(config.execution.device)
         self.learner = make_learner(config, shape, device)
         self.replay = make_replay(config, shape)
@@ -54,8 +53,9 @@ class Trainer:
         self._best: tuple[float, int] | None = None
         self._last: tuple[float, int] | None = None
         self._wall_before, self._started = 0.0, time.monotonic()
-        self._lanes = make_lanes(spec, config.schedule.num_envs, config.execution.workers, config.seed)
-        self._eval_env = make_env(spec)
+        schedule, execution = config.schedule, config.execution
+        self._lanes = lanes_from(task.make, task.info, schedule.num_envs, execution.workers, config.seed, "training")
+        self._eval_env = task.make()
         self._checkpoints = CheckpointWriter(folder.checkpoints)
         self._saved_at, self._saved_updates = -1, 0
         self._is_resumed = False
@@ -87,7 +87,8 @@ class Trainer:
         try:
             if not self._is_resumed:
                 self._observations = self._lanes.reset()
-                self.replay.begin(self._observations)
+                self._masks = self._lanes.masks
+                self.replay.begin(self._observations, masks=self._masks)
             total = self.config.schedule.env_steps
             self.progress.update(self._status())
             while self.env_steps < total and not should_stop():
@@ -116,9 +117,12 @@ class Trainer:
 
     def _restore_lanes(self, state: LaneState) -> np.ndarray:
         restored = self._lanes.restore(state)
+        self._masks = restored.masks
         if restored.diverged_lanes:
             lanes = np.asarray(restored.diverged_lanes)
-            self.replay.begin(restored.observations[lanes], lanes)
+            self.replay.begin(
+                restored.observations[lanes], lanes, None if restored.masks is None else restored.masks[lanes]
+            )
             self._episodes.forget_running(restored.diverged_lanes)
             self.progress.say(
                 f"warning: the environment is not deterministic, lanes {restored.diverged_lanes} begin a new episode; "
@@ -127,15 +131,24 @@ class Trainer:
         return restored.observations
 
     def _cycle(self) -> None:
-        actions = explore(self.policy, self._observations, self.config.exploration, self.env_steps, self._explore_rng)
+        actions = explore(
+            self.policy, self._observations, self.config.exploration, self.env_steps, self._explore_rng, self._masks
+        )
         self._lanes.step_async(self.policy.shape.actions.to_environment(actions))
         for _ in range(self._updates_due()):
             self._update()
         step = self._lanes.step_wait()
         self.replay.append(
-            actions, step.rewards, step.terminated, step.truncated, step.next_observations, step.observations
+            actions,
+            step.rewards,
+            step.terminated,
+            step.truncated,
+            step.next_observations,
+            step.observations,
+            next_masks=step.next_masks,
+            reset_masks=step.masks,
         )
-        self._observations = step.observations
+        self._observations, self._masks = step.observations, step.masks
         self._episodes.add(step.rewards, step.terminated | step.truncated)
         self.env_steps += self._lanes.num_lanes
 
@@ -182,6 +195,7 @@ class Trainer:
         seeds = [evaluation_seed(self.config.seed, updates, number) for number in range(schedule.eval_episodes)]
         episodes = list(greedy_episodes(self._eval_env, self.policy, seeds))
         mean_return = float(np.mean([episode.total_reward for episode in episodes]))
+        success = success_rate(episodes)
         self._last = (mean_return, updates)
         if self._best is None or mean_return > self._best[0]:
             self._best = self._last
@@ -191,10 +205,13 @@ class Trainer:
                 "env_steps": self.env_steps,
                 "return": mean_return,
                 "length": float(np.mean([episode.length for episode in episodes])),
+                "success": "" if success is None else success,
                 "wall_seconds": round(self._wall_seconds(), 3),
             }
         )
         self._events.add_scalar("eval/return", mean_return, updates)
+        if success is not None:
+            self._events.add_scalar("eval/success", success, updates)
         self.progress.evaluated(self._status())
 
     def _passed(self, every_updates: int) -> bool:

@@ -34,6 +34,8 @@ class TensorBatch:
     discounts: Tensor
     next_observations: Tensor
     weights: Tensor
+    next_legal: Tensor | None = None
+    """[B, N, A], which choices are legal in s'; None in a task without action masks."""
 
 
 @dataclass(frozen=True)
@@ -68,26 +70,28 @@ def loss_terms(
     support: Tensor | None,
 ) -> LossTerms:
     """Return Σ_k mean_b ω_b (TD + β · regulariser), summed over critics so that each learns as it would alone."""
+    # targets maximise over what is legal in s'; masks exclude padding too
+    legal = exists if batch.next_legal is None else batch.next_legal
     if support is not None:
-        return _categorical_loss(algorithm, predictions, batch, exists, support)
-    return _utility_loss(algorithm, predictions, batch, exists)
+        return _categorical_loss(algorithm, predictions, batch, legal, support)
+    return _utility_loss(algorithm, predictions, batch, legal)
 
 
 def utility_target(
-    algorithm: AlgorithmConfig, predictions: Predictions, batch: TensorBatch, exists: Tensor | None
+    algorithm: AlgorithmConfig, predictions: Predictions, batch: TensorBatch, legal: Tensor | None
 ) -> Tensor:
     """Return the target y [B] that all critics share."""
-    values = _BOOTSTRAP[algorithm.ensemble_target](predictions.target_next, predictions.online_next, exists)
+    values = _BOOTSTRAP[algorithm.ensemble_target](predictions.target_next, predictions.online_next, legal)
     # BDQ averages its branches in the target too
     combine = _DECOMPOSE.get(algorithm.decomposition, mean_decomposition)
     return n_step_target(batch.returns, batch.discounts, combine(values))
 
 
 def _utility_loss(
-    algorithm: AlgorithmConfig, predictions: Predictions, batch: TensorBatch, exists: Tensor | None
+    algorithm: AlgorithmConfig, predictions: Predictions, batch: TensorBatch, legal: Tensor | None
 ) -> LossTerms:
     with torch.no_grad():
-        y = utility_target(algorithm, predictions, batch, exists)
+        y = utility_target(algorithm, predictions, batch, legal)
     chosen = chosen_utilities(predictions.online, batch.actions)
     num_dimensions = chosen.shape[-1]
     if algorithm.decomposition == "branch":
@@ -120,10 +124,10 @@ def _utility_loss(
 
 
 def _categorical_loss(
-    algorithm: AlgorithmConfig, predictions: Predictions, batch: TensorBatch, exists: Tensor | None, support: Tensor
+    algorithm: AlgorithmConfig, predictions: Predictions, batch: TensorBatch, legal: Tensor | None, support: Tensor
 ) -> LossTerms:
     with torch.no_grad():
-        target = categorical_target(algorithm, predictions, batch, exists, support)
+        target = categorical_target(algorithm, predictions, batch, legal, support)
         y = (target * support).sum(dim=-1)
     logits = categorical.average_logits(chosen_utilities(predictions.online, batch.actions))
     td_loss = categorical.cross_entropy(target, logits)
@@ -145,7 +149,7 @@ def _means(terms: dict[str, Tensor], y: Tensor) -> dict[str, Tensor]:
 
 
 def categorical_target(
-    algorithm: AlgorithmConfig, predictions: Predictions, batch: TensorBatch, exists: Tensor | None, support: Tensor
+    algorithm: AlgorithmConfig, predictions: Predictions, batch: TensorBatch, legal: Tensor | None, support: Tensor
 ) -> Tensor:
     """Return the projected target distribution [B, Z]: a mixture, in equal parts, of the K target critics'.
 
@@ -155,9 +159,9 @@ def categorical_target(
     chooser = predictions.target_next if predictions.online_next is None else predictions.online_next
     values = categorical.expected_values(chooser, support)
     if algorithm.ensemble_target == "max-of-mean":
-        choice = greedy_actions(values.mean(dim=0), exists).expand(values.shape[:3])
+        choice = greedy_actions(values.mean(dim=0), legal).expand(values.shape[:3])
     else:
-        choice = greedy_actions(values, exists)
+        choice = greedy_actions(values, legal)
     index = choice[..., None, None].expand(*choice.shape, 1, support.shape[0])
     logits = categorical.average_logits(predictions.target_next.gather(3, index).squeeze(3))
     mixture = logits.softmax(dim=-1).mean(dim=0)

@@ -21,6 +21,8 @@ class EvaluateArguments:
     """How many episodes to play."""
     seed: int = 0
     """Seed of the episodes."""
+    video: Path | None = None
+    """Film the episodes into this MP4 file, with the return so far in the corner."""
     json: bool = False
     """Print one JSON object instead of a table."""
 
@@ -28,19 +30,40 @@ class EvaluateArguments:
 def evaluate(arguments: list[str]) -> int:
     """Carry out `revalued evaluate`."""
     given = parse(EvaluateArguments, "evaluate", arguments)
-    from revalued import runs
+    import torch
 
-    episodes = []
-    for episode in runs.evaluate(given.dir, given.episodes, given.seed, lambda text: print(text, file=sys.stderr)):
-        episodes.append(episode)
-        if not given.json:
-            print(f"episode {len(episodes)}: return {episode.total_reward:.2f}, {episode.length:,} steps", flush=True)
+    from revalued import runs
+    from revalued.envs import LaneError
+    from revalued.evaluation import Episode, success_rate
+
+    # One observation at a time: more threads would only wait for each other, and for those that draw the pictures.
+    torch.set_num_threads(1)
+    episodes: list[Episode] = []
+    played = runs.evaluate(
+        given.dir, given.episodes, given.seed, lambda text: print(text, file=sys.stderr), video=given.video
+    )
+    try:
+        for episode in played:
+            episodes.append(episode)
+            if not given.json:
+                solved = "" if episode.success is None else ", solved" if episode.success else ", not solved"
+                line = f"episode {len(episodes)}: return {episode.total_reward:.2f}, {episode.length:,} steps{solved}"
+                print(line, flush=True)
+    except LaneError as error:
+        print(f"revalued: {error}", file=sys.stderr)
+        return 1
     returns = [episode.total_reward for episode in episodes]
     mean, spread = statistics.fmean(returns), statistics.stdev(returns) if len(returns) > 1 else 0.0
+    rate = success_rate(episodes)
     if given.json:
         lengths = [episode.length for episode in episodes]
         result = {"episodes": len(returns), "mean_return": mean, "std_return": spread, "returns": returns}
-        print(json.dumps({**result, "lengths": lengths, "seed": given.seed, "dir": str(given.dir)}))
+        success = {} if rate is None else {"success_rate": rate}
+        print(json.dumps({**result, **success, "lengths": lengths, "seed": given.seed, "dir": str(given.dir)}))
     else:
         print(f"mean return {mean:.2f} ± {spread:.2f} (standard deviation) over {len(returns)} episodes")
+        if rate is not None:
+            print(f"success rate {rate:.0%}")
+        if given.video is not None:
+            print(f"video: {given.video}")
     return 0

@@ -51,10 +51,10 @@ def train(arguments: list[str]) -> int:
     start_from = TrainConfig(task=tyro.MISSING, algo=algo, algorithm=preset(algo))
     given = parse(TrainArguments, "train", arguments, TrainArguments(start_from))
     validate(given.config)
-    from revalued.envs import TaskSpec, describe
     from revalued.run_folder import default_path, refuse_existing
+    from revalued.tasks import task_of
 
-    describe(TaskSpec(given.config.task, given.config.bins))
+    task_of(given.config)
     path = given.out or default_path(given.config.task, given.config.algo, given.config.seed)
     refuse_existing(path)
     from revalued import runs  # after everything is known to be right: importing torch takes a second

@@ -21,7 +21,7 @@ class ActionCodec:
     """The dimensions of an action space, and how a choice in each becomes an action of it.
 
     Dimensions come in this order: arrays row by row, tuples from first to last, dictionaries in the order of the
-    space's own keys (which Gymnasium sorts, unless the space was told not to).
+    space's own keys (Gymnasium sorts those of a plain dictionary, keywords and an OrderedDict keep theirs).
     """
 
     sizes: tuple[int, ...]

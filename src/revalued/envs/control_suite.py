@@ -133,7 +133,7 @@ class ControlSuiteEnv(gymnasium.Env[NDArray[np.float32], NDArray[np.float64]]):
         terminated = is_last and discount == 0.0
         return self._flatten(observation), float(reward), terminated, is_last and not terminated, {}
 
-    def render(self) -> NDArray[np.uint8]:  # type: ignore[override]
+    def render(self) -> NDArray[np.uint8]:
         """Return a picture of the simulation, [height, width, 3]."""
         physics = self._simulation.physics
         if self._camera is None:

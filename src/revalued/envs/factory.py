@@ -9,12 +9,14 @@ from functools import lru_cache
 from typing import Any
 
 import gymnasium
+import numpy as np
 from gymnasium import spaces
 
 from revalued.envs import gym_tasks, metaworld_tasks
 from revalued.envs.control_suite import ControlSuiteEnv, all_task_names
 from revalued.envs.discretise import Discretise
 from revalued.envs.factored import Factored, FactoredEnv
+from revalued.envs.faults import EnvFault, read_mask, store_observation
 from revalued.envs.noise import Noisy
 from revalued.envs.toy import CountingEnv, LeverGame
 from revalued.envs.toy_fmdp import TabularFMDP
@@ -116,14 +118,28 @@ def inspect(env: FactoredEnv) -> TaskInfo:
     assert isinstance(action_space, spaces.MultiDiscrete)
     assert env.observation_space.shape is not None
     (observation_size,) = env.observation_space.shape
-    _, reset_info = env.reset(seed=0)
+    sizes = tuple(int(size) for size in action_space.nvec)
     return TaskInfo(
         observation_size=observation_size,
-        sizes=tuple(int(size) for size in action_space.nvec),
+        sizes=sizes,
         reward_range=_reward_range(env.unwrapped),
         max_episode_steps=_max_episode_steps(env),
-        masked="action_mask" in reset_info,
+        masked=_has_masks(env, observation_size, sizes),
     )
+
+
+def _has_masks(env: FactoredEnv, observation_size: int, sizes: tuple[int, ...]) -> bool:
+    """Begin an episode to see; what is wrong from the start is better said now than in the middle of a run."""
+    try:
+        observation, info = env.reset(seed=0)
+        store_observation(np.zeros(observation_size, np.float32), observation)
+        masked = "action_mask" in info
+        if masked:
+            read_mask(info, sizes)
+    except Exception as error:
+        reason = str(error) if isinstance(error, EnvFault) else f"{type(error).__name__}: {error}"
+        raise UserError(f"the environment fails at its first reset: {reason}") from error
+    return masked
 
 
 def _reward_range(env: gymnasium.Env[Any, Any]) -> tuple[float, float] | None:

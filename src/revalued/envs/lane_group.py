@@ -136,8 +136,8 @@ class LaneGroup:
                 return False
         if len(actions) > 0:
             self._go_on(row)
-        same_observation = self.buffers.observations[row].tobytes() == observation.tobytes()
-        return same_observation and self.buffers.masks[row].tobytes() == mask.tobytes()
+        now = self.buffers.observations[row].tobytes(), self.buffers.masks[row].tobytes()
+        return now == (observation.tobytes(), mask.tobytes())
 
     def _failure(self, row: int, step: int, error: Exception) -> LaneError:
         lane, episode = self._lanes[row], int(self.buffers.episodes[row])

@@ -44,7 +44,7 @@ class MetaWorldEnv(gymnasium.Env[NDArray[np.float64], NDArray[np.float32]]):
         self.action_space = simulation.action_space
         # The bounds of the goal are known to the simulation only from here on, and it computes them only once.
         simulation.__dict__.pop("sawyer_observation_space", None)
-        limit = np.finfo(np.float32).max
+        limit = float(np.finfo(np.float32).max)
         self.observation_space = spaces.Box(-limit, limit, simulation.sawyer_observation_space.shape, np.float64)
         self.max_episode_steps: int | None = int(simulation.max_path_length)
         self.reward_range: tuple[float, float] | None = (0.0, 10.0)
@@ -71,11 +71,12 @@ class MetaWorldEnv(gymnasium.Env[NDArray[np.float64], NDArray[np.float32]]):
         truncated = bool(truncated) or self._simulation.curr_path_length >= self._simulation.max_path_length
         return observation, float(reward), False, truncated, {**info, "success": bool(info["success"])}
 
-    def render(self) -> NDArray[np.uint8]:  # type: ignore[override]
+    def render(self) -> NDArray[np.uint8]:
         """Return a picture of the arm, [height, width, 3]."""
         if self._camera is None:
             self._camera = Camera(self._simulation.model, "corner2")
-        return self._camera.picture(self._simulation.data)
+        # This camera, the one that sees most, hangs upside down.
+        return self._camera.picture(self._simulation.data)[::-1, ::-1]
 
     def close(self) -> None:
         """Free the simulator."""

@@ -74,8 +74,10 @@ def _numbers(shape: tuple[int, ...], low: NDArray[Any], high: NDArray[Any], wher
         except (TypeError, ValueError):
             raise EnvFault(f"the observation{where} holds {array.dtype} instead of numbers") from None
 
-    bounds = (np.clip(bound.ravel().astype(np.float64), -_LIMIT, _LIMIT).astype(np.float32) for bound in (low, high))
-    return ObservationCodec(*bounds, flatten)
+    def bound(array: NDArray[Any]) -> Vector:
+        return np.clip(array.ravel().astype(np.float64), -_LIMIT, _LIMIT).astype(np.float32)
+
+    return ObservationCodec(bound(low), bound(high), flatten)
 
 
 def _one_hot(sizes: NDArray[Any], starts: NDArray[Any], shape: tuple[int, ...], where: str) -> ObservationCodec:

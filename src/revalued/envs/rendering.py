@@ -48,11 +48,9 @@ class Camera:
 
     def __init__(self, model: Any, camera: str | int, width: int = WIDTH, height: int = HEIGHT) -> None:
         backend = headless_backend()
-        context = importlib.import_module(f"mujoco.{backend}")
-        gl_context = importlib.import_module("mujoco.gl_context")
-        mujoco = importlib.import_module("mujoco")
+        mujoco: Any = importlib.import_module("mujoco")
         # MuJoCo chooses its backend once, while it is imported, and training imports it without any.
-        gl_context.GLContext = context.GLContext
+        mujoco.gl_context.GLContext = importlib.import_module(f"mujoco.{backend}").GLContext
         # A model may ask for a smaller buffer than the picture.
         model.vis.global_.offwidth = max(model.vis.global_.offwidth, width)
         model.vis.global_.offheight = max(model.vis.global_.offheight, height)

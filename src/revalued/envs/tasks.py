@@ -24,8 +24,8 @@ class Task:
     """A task that is known to work."""
 
     info: TaskInfo
-    make: Callable[[], FactoredEnv]
-    """Makes one environment; may be sent to other processes."""
+    make: Callable[..., FactoredEnv]
+    """Makes one environment, given nothing or a render mode; may be sent to other processes."""
 
 
 def find_task(spec: TaskSpec, env: EnvSource | None = None) -> Task:
@@ -60,8 +60,10 @@ def _maker(env: EnvSource) -> Callable[[], Any]:
     return partial(copy.deepcopy, env)
 
 
-def _make_custom(make: Callable[[], Any], spec: TaskSpec) -> FactoredEnv:
+def _make_custom(make: Callable[[], Any], spec: TaskSpec, render_mode: str | None = None) -> FactoredEnv:
     env = make()
     if not isinstance(env, gymnasium.Env):
         raise UserError(f"the function handed over as env= must return a Gymnasium environment, it returned {env!r}")
+    if render_mode is not None and env.render_mode != render_mode:
+        raise UserError(f"the environment handed over as env= must be made with render_mode={render_mode!r}")
     return with_noise(Factored(env, spec.bins), spec.reward_noise, spec.state_noise)

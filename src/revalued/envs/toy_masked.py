@@ -1,4 +1,4 @@
-"""A small environment whose legal choices change from step to step, and that does not forgive an illegal one."""
+"""A small environment whose legal choices change from step to step."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class MaskedLevers(gymnasium.Env[Observation, Action]):
     """A row of levers of which some positions are blocked, others at every step.
 
     A lever at position j pays `(j + 1) / sizes[i]`, so the best is always the highest position that is not blocked; the
-    reward is the mean over levers. What would pay most is blocked about half of the time: an agent that maximises over
-    blocked positions overestimates, one that chooses them gets a `ValueError`. `best_return` is what the running
-    episode would pay at most.
+    reward is the mean over levers. What would pay most is often blocked: an agent that maximises over blocked positions
+    overestimates. One that chooses them is fined, −1 for each such lever, or with `strict` stopped by a `ValueError`.
+    `best_return` is what the running episode pays at most.
 
     Observation: one number per position, 1 where it is free, then the fraction of the episode that is left. The mask in
     `info["action_mask"]` is the flat vector of the free positions. The last step terminates.
@@ -27,12 +27,13 @@ class MaskedLevers(gymnasium.Env[Observation, Action]):
 
     metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 - the base class declares it as a plain attribute
 
-    def __init__(self, sizes: tuple[int, ...] = (2, 3, 5), episode_steps: int = 10) -> None:
+    def __init__(self, sizes: tuple[int, ...] = (2, 3, 5), episode_steps: int = 10, *, strict: bool = False) -> None:
         self.action_space = spaces.MultiDiscrete(np.array(sizes))
         self.observation_space = spaces.Box(0.0, 1.0, (sum(sizes) + 1,), np.float32)
         self.max_episode_steps: int | None = episode_steps
-        self.reward_range: tuple[float, float] | None = (0.0, 1.0)
+        self.reward_range: tuple[float, float] | None = (-1.0, 1.0)
         self.best_return = 0.0
+        self._strict = strict
         self._sizes = sizes
         self._pay = np.concatenate([(np.arange(size) + 1) / size for size in sizes]) / len(sizes)
         self._starts = np.cumsum([0, *sizes[:-1]])
@@ -60,9 +61,10 @@ class MaskedLevers(gymnasium.Env[Observation, Action]):
         if self._step >= self._episode_steps:
             raise gymnasium.error.ResetNeeded("step() after the end of the episode: call reset() first")
         positions = self._starts + np.asarray(action)
-        if not self.action_space.contains(np.asarray(action)) or not self._free[self._step, positions].all():
+        is_free = self._free[self._step, positions]
+        if self._strict and not is_free.all():
             raise ValueError(f"action {np.asarray(action).tolist()} is illegal in step {self._step + 1}")
-        reward = float(self._pay[positions].sum())
+        reward = float(np.where(is_free, self._pay[positions], -1 / len(self._sizes)).sum())
         self._step += 1
         return self._observe(), reward, self._step == self._episode_steps, False, self._info()
 

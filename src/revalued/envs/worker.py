@@ -6,6 +6,7 @@ import pickle
 import signal
 from collections.abc import Callable
 from multiprocessing.connection import Connection
+from types import FrameType
 from typing import Any, Final
 
 from revalued.envs.factored import FactoredEnv
@@ -18,6 +19,7 @@ RESTORE: Final = b"l"
 """Followed by the pickled `LaneState` of this worker's lanes."""
 DONE: Final = b"k"
 """The only answer but a failure, which is the pickled arguments of a `LaneError`."""
+_GRACE_SECONDS: Final = 10
 
 
 def run_worker(
@@ -32,10 +34,11 @@ def run_worker(
     stream: int | str,
 ) -> None:
     """Step the lanes of one worker, on command, until the parent closes the pipe or fails to."""
-    # Ctrl-C in a terminal reaches every process of the group, but what it means is for the parent to decide. The
-    # parent held the signal back until here.
+    # Ctrl-C in a terminal and a scheduler's SIGTERM reach every process of the group, but what they mean is for the
+    # parent to decide. The parent held the signals back until here.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    signal.signal(signal.SIGTERM, _end_soon)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM})
     try:
         try:
             group = LaneGroup(make, lanes, LaneBuffers.over(memory, *shape).select(lanes), sizes, seed, stream)
@@ -59,3 +62,8 @@ def _serve(connection: Connection, group: LaneGroup) -> None:
         else:
             group.restore(pickle.loads(message[len(RESTORE) :]))
         connection.send_bytes(DONE)
+
+
+def _end_soon(number: int, frame: FrameType | None) -> None:
+    """Leave the parent time to finish its step and close the pipe; SIGALRM ends this process if it never does."""
+    signal.alarm(_GRACE_SECONDS)

@@ -137,10 +137,10 @@ def _death(worker: _Worker) -> LaneError:
 
 @contextmanager
 def _interrupts_held_back() -> Iterator[None]:
-    """Keep Ctrl-C from workers that are not yet able to ignore it; the parent gets it right afterwards."""
+    """Keep Ctrl-C and SIGTERM from workers not yet able to deal with them; the parent gets them right afterwards."""
     # A tracker that starts later would end the blocking early.
     resource_tracker.ensure_running()
-    previous = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    previous = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
     try:
         yield
     finally:

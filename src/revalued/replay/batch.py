@@ -19,3 +19,4 @@ class Batch:
     discounts: npt.NDArray[np.float32]  # [B] Γ = γ^m, or 0 where the episode terminated
     next_observations: npt.NDArray[np.float32]  # [B, D] s', finite but meaningless where Γ = 0
     weights: npt.NDArray[np.float32]  # [B] importance weights ω, at most 1
+    next_masks: npt.NDArray[np.bool_] | None = None  # [B, M] what is legal in s'; None in a task without action masks

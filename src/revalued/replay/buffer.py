@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from revalued.replay.batch import Batch
-from revalued.replay.checks import check_fit, checked
+from revalued.replay.checks import check_fit, checked, checked_lanes
 from revalued.replay.masks import MaskStore
 from revalued.replay.n_step import NStepWindow
 from revalued.replay.sum_tree import SumTree
@@ -108,7 +108,7 @@ class Replay:
 
         Whatever a lane was in the middle of is cut off: complete transitions stay, waiting steps are discarded.
         """
-        lane = self._checked_lanes(lanes)
+        lane = checked_lanes(lanes, self._num_lanes)
         observations = checked("observations", observations, (len(lane), self._observations.shape[1]))
         masks = self._masks.checked("masks", masks, len(lane))
         # A slot of its own even in mid-episode: the head may be the s' of complete transitions.
@@ -138,7 +138,7 @@ class Replay:
         `next_masks` and `reset_masks` [L, M] tell what is legal in these; None in a task without masks.
         An episode both `terminated` and `truncated` in the same step counts as terminated.
         """
-        lane = self._checked_lanes(lanes)
+        lane = checked_lanes(lanes, self._num_lanes)
         by_lane, by_observation = (len(lane),), (len(lane), self._observations.shape[1])
         actions = checked("actions", actions, (len(lane), self._actions.shape[1]))
         rewards = checked("rewards", rewards, by_lane)
@@ -293,12 +293,3 @@ class Replay:
         """Write distinct rows of the tree and keep count of the positive ones."""
         self._num_live += int(np.count_nonzero(leaves)) - int(np.count_nonzero(self._tree.get(rows)))
         self._tree.set(rows, leaves)
-
-    def _checked_lanes(self, lanes: npt.ArrayLike | None) -> npt.NDArray[np.int64]:
-        if lanes is None:
-            return np.arange(self._num_lanes)
-        lane = np.asarray(lanes, np.int64)
-        in_range = lane.ndim == 1 and lane.size > 0 and lane.min() >= 0 and lane.max() < self._num_lanes
-        if not in_range or len(np.unique(lane)) < len(lane):
-            raise ValueError(f"lanes must be distinct numbers in [0, {self._num_lanes}), got {lane.tolist()}")
-        return lane

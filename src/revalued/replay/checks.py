@@ -20,3 +20,14 @@ def check_fit(name: str, array: npt.NDArray[Any], shape: tuple[int, ...], dtype:
     """Refuse an array of a stored state that has another shape or type."""
     if array.shape != shape or array.dtype != dtype:
         raise ValueError(f"{name} in the replay state is {array.dtype} {array.shape}, needed is {dtype} {shape}")
+
+
+def checked_lanes(lanes: npt.ArrayLike | None, num_lanes: int) -> npt.NDArray[np.int64]:
+    """Return distinct numbers of lanes, all of them by default."""
+    if lanes is None:
+        return np.arange(num_lanes)
+    lane = np.asarray(lanes, np.int64)
+    in_range = lane.ndim == 1 and lane.size > 0 and lane.min() >= 0 and lane.max() < num_lanes
+    if not in_range or len(np.unique(lane)) < len(lane):
+        raise ValueError(f"lanes must be distinct numbers in [0, {num_lanes}), got {lane.tolist()}")
+    return lane
