@@ -17,8 +17,8 @@ class EvaluateArguments:
 
     dir: Path
     """Folder of the run."""
-    episodes: int = 10
-    """How many episodes to play."""
+    episodes: int | None = None
+    """How many episodes to play; by default 10, or 1 where it is filmed."""
     seed: int = 0
     """Seed of the episodes."""
     video: Path | None = None
@@ -39,9 +39,8 @@ def evaluate(arguments: list[str]) -> int:
     # One observation at a time: more threads would only wait for each other, and for those that draw the pictures.
     torch.set_num_threads(1)
     episodes: list[Episode] = []
-    played = runs.evaluate(
-        given.dir, given.episodes, given.seed, lambda text: print(text, file=sys.stderr), video=given.video
-    )
+    wanted = given.episodes if given.episodes is not None else 10 if given.video is None else 1
+    played = runs.evaluate(given.dir, wanted, given.seed, lambda text: print(text, file=sys.stderr), video=given.video)
     try:
         for episode in played:
             episodes.append(episode)
