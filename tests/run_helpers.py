@@ -164,6 +164,14 @@ def processes_in_group(group: int) -> list[int]:
     return found
 
 
+def left_in_group(group: int) -> list[int]:
+    """Return the processes that are still there when those that are ending have had time to do so."""
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while (found := processes_in_group(group)) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return found
+
+
 def end(process: subprocess.Popen[str]) -> None:
     """Make sure that nothing which a test started outlives it."""
     if processes_in_group(process.pid):

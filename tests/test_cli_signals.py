@@ -17,6 +17,7 @@ from run_helpers import (
     end,
     flags_of,
     launch,
+    left_in_group,
     newest,
     processes_in_group,
     quick_config,
@@ -61,7 +62,7 @@ def test_a_signal_becomes_a_checkpoint(
         assert len(processes_in_group(process.pid)) >= 1 + workers
         send(process.pid, number)
         output, errors = process.communicate(timeout=60)
-        assert processes_in_group(process.pid) == []
+        assert left_in_group(process.pid) == []
     finally:
         end(process)
     assert process.returncode == 128 + number
@@ -86,10 +87,7 @@ def test_kill_9_leaves_no_workers_behind(tmp_path: Path) -> None:
         assert wait_for(lambda: len(checkpoints_in(path)) >= 2, process), process.communicate()
         process.kill()
         _, errors = process.communicate(timeout=60)
-        waiting = iter(range(1000))
-        while processes_in_group(process.pid) and next(waiting, None) is not None:
-            signal.sigtimedwait([], 0.01)
-        assert processes_in_group(process.pid) == []
+        assert left_in_group(process.pid) == []
     finally:
         end(process)
     assert "Traceback" not in errors
@@ -105,7 +103,7 @@ def test_ctrl_c_before_training_has_begun(tmp_path: Path) -> None:
         assert wait_for(lambda: (path / "config.json").exists(), process)
         os.killpg(process.pid, signal.SIGINT)
         _, errors = process.communicate(timeout=60)
-        assert processes_in_group(process.pid) == []
+        assert left_in_group(process.pid) == []
     finally:
         end(process)
     assert process.returncode == 130

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from multiprocessing import resource_tracker
+from multiprocessing import resource_tracker, util
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from types import ModuleType
@@ -50,6 +50,9 @@ class WorkerPool:
         memory = context.RawArray(ctypes.c_byte, LaneBuffers.num_bytes(*shape))
         self.buffers = LaneBuffers.over(memory, *shape)
         self._workers: list[_Worker] = []
+        # a pool that nobody closes: the pipes have to end before Python waits for the workers at its own end
+        pipes: list[Connection] = []
+        util.Finalize(self, _close_all, args=(pipes,), exitpriority=10)
         try:
             with _interrupts_held_back(), _main_module_hidden():
                 for index, lanes in enumerate(_split(num_lanes, num_workers)):
@@ -63,6 +66,7 @@ class WorkerPool:
                     process.start()
                     there.close()  # the worker must hold the only copy, so that its death ends the pipe
                     self._workers.append(_Worker(index, lanes, process, here))
+                    pipes.append(here)
             self._receive_all()  # only now: all workers build their environments at the same time
         except BaseException:
             self.close()
@@ -117,6 +121,11 @@ class WorkerPool:
                 raise _death(worker) from error
             if answer != DONE:
                 raise LaneError(**pickle.loads(answer))
+
+
+def _close_all(pipes: list[Connection]) -> None:
+    for pipe in pipes:
+        pipe.close()
 
 
 def _split(num_lanes: int, num_workers: int) -> Iterator[range]:
