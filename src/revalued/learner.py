@@ -53,9 +53,9 @@ class Learner:
         self.exists = torch.from_numpy(shape.actions.exists).to(device) if shape.actions.is_padded else None
         self.support = None if support is None else torch.linspace(*support, shape.atoms, device=device)
         self._gradients = zeros(shape, device)
-        self._work = Workspace.reserve(shape, config.batch_size, device)
-        self._scratch = Workspace.reserve(shape, config.batch_size, device)
         self._merge_online = merging_pays(shape, config.batch_size, backward=True)
+        self._work = Workspace.reserve(shape, config.batch_size, device, keep_hidden=not self._merge_online)
+        self._scratch = Workspace.reserve(shape, config.batch_size, device, keep_hidden=False)
         target_rows = config.batch_size * (2 if algorithm.beta > 0 else 1)
         self._merge_target = merging_pays(shape, target_rows, backward=False)
         self._differentiate = self._differentiate_plainly

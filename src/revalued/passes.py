@@ -59,12 +59,13 @@ class Workspace(NamedTuple):
     hidden: Tensor  # after the input layer
     block1: Tensor  # after relu
     block2: Tensor  # after relu
-    normal: Tensor  # after LayerNorm
+    normal: Tensor  # after LayerNorm; in place of `hidden` where nobody asks for that again
 
     @classmethod
-    def reserve(cls, shape: NetworkShape, rows: int, device: torch.device) -> Workspace:
-        """Reserve memory for batches of so many rows."""
-        return cls(*torch.empty(4, shape.critics, rows, shape.hidden_size, device=device).unbind())
+    def reserve(cls, shape: NetworkShape, rows: int, device: torch.device, *, keep_hidden: bool) -> Workspace:
+        """Reserve memory for batches of so many rows; only a backward pass through unmerged layers needs `hidden`."""
+        hidden, *others = torch.empty(4, shape.critics, rows, shape.hidden_size, device=device).unbind()
+        return cls(hidden, others[0], others[1], others[2] if keep_hidden else hidden)
 
 
 class Pass(NamedTuple):
@@ -106,7 +107,7 @@ def backward(
 ) -> None:
     """Write the gradient of a loss into `gradients`, from its gradient [K, B, O] with respect to the pass's output.
 
-    Gradients into everything before the head are multiplied by `trunk_scale`.
+    Gradients into everything before the head are multiplied by `trunk_scale`. Uses up the pass's workspace.
     """
     work, inputs_t = passed.work, passed.inputs.transpose(1, 2)
     # the head, and LayerNorm's scale and shift which are folded into it
@@ -125,7 +126,7 @@ def backward(
     residual = torch.bmm(output_gradient * scale, folding.head_weight.transpose(1, 2), out=scratch.hidden)
     residual.addcmul_(work.normal, along * scale, value=-1 / residual.shape[-1])
     # the residual block
-    block2 = _through_relu(residual, work.block2, scratch.block2)
+    block2 = _through_relu(residual, work.block2, work.block2)
     torch.bmm(work.block1.transpose(1, 2), block2, out=gradients["block2.weight"])
     torch.sum(block2, 1, keepdim=True, out=gradients["block2.bias"])
     block1 = torch.bmm(block2, parameters["block2.weight"].transpose(1, 2), out=scratch.block1)
