@@ -21,7 +21,7 @@ METRIC_COLUMNS = (
     "updates", "env_steps", "loss", "td_loss", "regulariser", "mean_q", "mean_target", "td_error", "gradient_norm",
     "epsilon", "train_return", "train_episodes", "updates_per_second", "env_steps_per_second", "wall_seconds",
 )  # fmt: skip
-_PACKAGES = ("revalued", "torch", "numpy", "gymnasium", "dm_control", "mujoco")
+_PACKAGES = ("revalued", "torch", "numpy", "gymnasium", "dm_control", "mujoco", "metaworld")
 
 
 class RunFolder:

@@ -33,4 +33,6 @@ def show_list(arguments: list[str]) -> int:
 
         for name in task_names():
             print(name)
+        print("gym:ID             any environment in Gymnasium's registry, such as gym:CartPole-v1")
+        print("metaworld:NAME     MetaWorld's tasks, such as metaworld:drawer-open-v3")
     return 0
