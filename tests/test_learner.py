@@ -251,3 +251,18 @@ def test_figures_for_the_log() -> None:
     assert metrics["td_error"].item() == pytest.approx(priorities.mean(), rel=1e-5)
     assert metrics.keys() >= {"loss", "td_loss", "regulariser", "mean_q", "mean_target"}
     assert all(not metric.requires_grad for metric in metrics.values())
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # of the compiler's own dependencies
+@pytest.mark.parametrize("name", ["revalued", "bdq", "decqn-c51"])
+def test_a_compiled_update_is_the_same_update(name: str) -> None:
+    plain = learner_for(FAMILY[name])
+    support = None if plain.support is None else (-3.0, 4.0)
+    compiled = Learner(plain.algorithm, plain.config, plain.shape, support, 0, CPU, compile_update=True)
+    compiled.load_tensors(plain.tensors(), updates=0)
+    for seed in range(2):
+        batch = batch_for(plain, seed)
+        (mine, _), (theirs, _) = compiled.update(batch), plain.update(batch)
+        np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-5)
+    assert_close(compiled.tensors(), plain.tensors(), rtol=1e-4, atol=1e-5)
