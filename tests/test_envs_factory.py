@@ -33,7 +33,9 @@ def test_every_name_can_be_made_and_stepped(task: str) -> None:
         assert observation.dtype == np.float32
         assert observation.shape == (info.observation_size,)
         assert env.observation_space.contains(observation)
-        observation, reward, *_ = env.step(env.action_space.sample())
+        observation, reward, terminated, truncated, _ = env.step(env.action_space.sample())
+        if terminated or truncated:
+            observation, _ = env.reset(seed=1)
         assert info.reward_range is not None
         assert info.reward_range[0] <= float(reward) <= info.reward_range[1]
 
