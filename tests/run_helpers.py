@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
+import zlib
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
@@ -177,3 +180,21 @@ def end(process: subprocess.Popen[str]) -> None:
     if processes_in_group(process.pid):
         os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
+
+
+def truncate(checkpoint: Path) -> None:
+    file = checkpoint / "learner.safetensors"
+    file.write_bytes(file.read_bytes()[:-5])
+
+
+def full_disk(*arguments: Any, **options: Any) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def sign(checkpoint: Path, *names: str) -> None:
+    """Put files into the manifest as they are now, as somebody would who wants a changed checkpoint to be accepted."""
+    manifest = json.loads((checkpoint / "manifest.json").read_text())
+    for name in names:
+        data = (checkpoint / name).read_bytes()
+        manifest[name] = {"bytes": len(data), "crc32": zlib.crc32(data)}
+    (checkpoint / "manifest.json").write_text(json.dumps(manifest))

@@ -224,7 +224,7 @@ def test_unknown_entries_are_answered_with_the_nearest(path: str, nearest: str) 
         from_dict(changed(path, 1))
 
 
-@pytest.mark.parametrize("path", ["task", "schedule", "algorithm.beta", "replay.prioritised"])
+@pytest.mark.parametrize("path", ["task", "reward_noise", "schedule", "algorithm.beta", "replay.prioritised"])
 def test_missing_entries_are_refused(path: str) -> None:
     data = to_dict(CONFIG)
     *sections, name = path.split(".")

@@ -159,10 +159,6 @@ class TrainConfig:
     execution: ExecutionConfig = field(default_factory=ExecutionConfig)
 
 
-_ADDED_LATER = ("reward_noise", "state_noise")
-"""Entries that the first run folders lack; there they have their default."""
-
-
 def to_dict(config: TrainConfig) -> dict[str, Any]:
     """Return the configuration as plain nested dictionaries, ready for JSON."""
     return dataclasses.asdict(config)
@@ -184,8 +180,6 @@ def _build(cls: type[Any], data: object, where: str) -> Any:
             raise unknown_name("configuration entry", f"{where}{key}", [f"{where}{name}" for name in known])
     values: dict[str, Any] = {}
     for name, hint in known.items():
-        if name not in data and f"{where}{name}" in _ADDED_LATER:
-            continue
         if name not in data:
             raise UserError(f"configuration entry '{where}{name}' is missing")
         value = data[name]
