@@ -85,7 +85,8 @@ def state_of(path: Path) -> dict[str, Any]:
     checkpoint = newest(path)
     tensors = {name: (tuple(tensor.shape), tensor.numpy().tobytes()) for name, tensor in checkpoint.tensors.items()}
     arrays = {name: (array.shape, array.dtype.str, array.tobytes()) for name, array in checkpoint.arrays.items()}
-    meta = {name: value for name, value in checkpoint.meta.items() if name != "wall_seconds"}
+    meta = dict(checkpoint.meta)
+    meta["record"] = {name: value for name, value in meta["record"].items() if name != "wall_seconds"}
     return {**tensors, **arrays, **meta}
 
 

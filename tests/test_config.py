@@ -224,12 +224,18 @@ def test_unknown_entries_are_answered_with_the_nearest(path: str, nearest: str) 
         from_dict(changed(path, 1))
 
 
-@pytest.mark.parametrize("path", ["task", "reward_noise", "schedule", "algorithm.beta", "replay.prioritised"])
-def test_missing_entries_are_refused(path: str) -> None:
-    data = to_dict(CONFIG)
+@pytest.mark.parametrize("path", ["reward_noise", "schedule", "algorithm.beta", "replay.prioritised"])
+def test_missing_entries_of_an_older_version_take_their_defaults(path: str) -> None:
+    data = to_dict(TrainConfig(task="walker-walk"))
     *sections, name = path.split(".")
     del (data[sections[0]] if sections else data)[name]
-    with pytest.raises(UserError, match=f"configuration entry '{path}' is missing"):
+    assert from_dict(data) == TrainConfig(task="walker-walk")
+
+
+def test_a_task_must_be_named() -> None:
+    data = to_dict(CONFIG)
+    del data["task"]
+    with pytest.raises(UserError, match="configuration entry 'task' is missing"):
         from_dict(data)
 
 

@@ -135,7 +135,7 @@ def test_prolonging_keeps_the_evaluation_at_the_first_end(tmp_path: Path, checkp
     path = train(config, tmp_path / "run")
     before = rows(path, "eval.csv")
     assert [int(row["updates"]) for row in before] == [20, 30]
-    assert newest(path).meta["last"] == [float(before[-1]["return"]), 30]
+    assert newest(path).meta["record"]["last"] == [float(before[-1]["return"]), 30]
     runs.resume(path, env_steps=350)
     after = rows(path, "eval.csv")
     assert after[:2] == before

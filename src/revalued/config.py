@@ -165,7 +165,10 @@ def to_dict(config: TrainConfig) -> dict[str, Any]:
 
 
 def from_dict(data: Mapping[str, Any]) -> TrainConfig:
-    """Rebuild a configuration from `to_dict`'s output; unknown, missing or mistyped entries are refused."""
+    """Rebuild a configuration from `to_dict`'s output; unknown or mistyped entries are refused.
+
+    Entries that are missing take their defaults: an older version of this package did not have them.
+    """
     config: TrainConfig = _build(TrainConfig, data, where="")
     return config
 
@@ -174,14 +177,18 @@ def _build(cls: type[Any], data: object, where: str) -> Any:
     if not isinstance(data, Mapping):
         raise UserError(f"configuration entry {where.rstrip('.') or 'top level'!r} must be an object")
     hints = typing.get_type_hints(cls)
-    known = {f.name: hints[f.name] for f in dataclasses.fields(cls)}
+    fields = {f.name: f for f in dataclasses.fields(cls)}
+    known = {name: hints[name] for name in fields}
     for key in data:
         if key not in known:
             raise unknown_name("configuration entry", f"{where}{key}", [f"{where}{name}" for name in known])
     values: dict[str, Any] = {}
     for name, hint in known.items():
         if name not in data:
-            raise UserError(f"configuration entry '{where}{name}' is missing")
+            field_ = fields[name]
+            if field_.default is dataclasses.MISSING and field_.default_factory is dataclasses.MISSING:
+                raise UserError(f"configuration entry '{where}{name}' is missing")
+            continue
         value = data[name]
         if isinstance(hint, type) and dataclasses.is_dataclass(hint):
             values[name] = _build(hint, value, f"{where}{name}.")
