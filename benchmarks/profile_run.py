@@ -31,8 +31,8 @@ PIECES = [
     ("revalued.replay.buffer", "Replay", "update_priorities", "priorities"),
     ("revalued.metrics", "MetricWindow", "add", "metrics and log"),
     ("revalued.metrics", "EpisodeLog", "add", "metrics and log"),
-    ("revalued.training", "Trainer", "_log", "metrics and log"),
-    ("revalued.training", "Trainer", "_evaluate", "evaluation"),
+    ("revalued.recording", "Recorder", "_log", "metrics and log"),
+    ("revalued.recording", "Recorder", "evaluate", "evaluation"),
     ("revalued.training", "Trainer", "_save", "checkpoint"),
     ("revalued.training", "Trainer", "_cycle", "the loop itself"),
 ]

@@ -6,8 +6,10 @@ automatic differentiation of `networks.predict`. What they use is exact algebra:
 - The input layer has no activation, so (x W0 + b0) W1 = x (W0 W1) + b0 W1: with few observations it is cheaper to
   multiply the weights first.
 - LayerNorm's scale g and shift c go into the head: (n ∘ g + c) Wh + bh = n (g ∘ Wh) + (c Wh + bh).
-- Features n are normalised, so rows of the head's weights may be centred without changing n Wh; the gradient that comes
-  back through centred weights is centred too, which is half of LayerNorm's backward pass.
+- LayerNorm takes the mean m of the features h away and multiplies by r, one over their deviation. Columns of the head's
+  weights may be centred, and then (h − m) Wh = h Wh: the features need not be normalised at all, only the head's few
+  outputs are multiplied by r. The gradient that comes back through centred weights is centred too, which is half of
+  LayerNorm's backward pass. A last column of 1/H in the head's weights yields the mean m along with the outputs.
 
 All large intermediate results live in a `Workspace` that is used again and again: fresh memory costs more than the
 arithmetic done in it.
@@ -37,7 +39,7 @@ class Folding(NamedTuple):
     """What depends on the parameters alone, made once for all batches that go through them."""
 
     block1: Tensor | None  # [K, D+1, H]: input and first block layer multiplied, None where that does not pay
-    head_weight: Tensor  # [K, H, O]: the head with LayerNorm's scale in it, centred
+    head_weight: Tensor  # [K, H, O+1]: the head with LayerNorm's scale in it, centred; its last column averages
     head_bias: Tensor  # [K, 1, O]: and with LayerNorm's shift
 
 
@@ -47,8 +49,11 @@ def fold(parameters: Parameters, *, merge_input: bool) -> Folding:
     if merge_input:
         merged = torch.bmm(parameters["input"], parameters["block1.weight"])
         merged[:, -1:] += parameters["block1.bias"]
-    weight = parameters["norm.scale"].transpose(1, 2) * parameters["head.weight"]
-    weight -= weight.mean(dim=1, keepdim=True)
+    critics, hidden, outputs = parameters["head.weight"].shape
+    weight = parameters["head.weight"].new_empty(critics, hidden, outputs + 1)
+    scaled = torch.mul(parameters["norm.scale"].transpose(1, 2), parameters["head.weight"], out=weight[..., :outputs])
+    scaled -= scaled.mean(dim=1, keepdim=True)
+    weight[..., outputs] = 1 / hidden
     bias = torch.baddbmm(parameters["head.bias"], parameters["norm.shift"], parameters["head.weight"])
     return Folding(merged, weight, bias)
 
@@ -59,7 +64,7 @@ class Workspace(NamedTuple):
     hidden: Tensor  # after the input layer
     block1: Tensor  # after relu
     block2: Tensor  # after relu
-    normal: Tensor  # after LayerNorm; in place of `hidden` where nobody asks for that again
+    features: Tensor  # the sum of `hidden` and `block2`; in place of one of them where nobody asks for that again
 
     @classmethod
     def reserve(cls, shape: NetworkShape, rows: int, device: torch.device, *, keep_hidden: bool) -> Workspace:
@@ -73,7 +78,8 @@ class Pass(NamedTuple):
 
     inputs: Tensor  # [K, B, D+1]
     output: Tensor  # [K, B, O]
-    inverse_deviation: Tensor  # [K, B, 1]
+    mean: Tensor  # [K, B, 1], of the features
+    inverse_deviation: Tensor  # [K, B, 1], of the features
     work: Workspace
 
 
@@ -86,14 +92,15 @@ def forward(parameters: Parameters, folding: Folding, inputs: Tensor, work: Work
     else:
         torch.bmm(inputs, folding.block1, out=work.block1).relu_()
     torch.bmm(work.block1, parameters["block2.weight"], out=work.block2).add_(parameters["block2.bias"]).relu_()
-    normal = torch.add(work.hidden, work.block2, out=work.normal)
-    normal -= normal.mean(dim=-1, keepdim=True)
-    deviation = torch.linalg.vector_norm(normal, dim=-1, keepdim=True)
-    variance = deviation.square_().div_(normal.shape[-1])
+    features = torch.add(work.hidden, work.block2, out=work.features)
+    raw = torch.bmm(features, folding.head_weight)
+    mean = raw[..., -1:]
+    # the variance is the mean square without the squared mean; rounding must not make it negative
+    mean_square = torch.linalg.vector_norm(features, dim=-1, keepdim=True).square_().div_(features.shape[-1])
+    variance = mean_square.addcmul_(mean, mean, value=-1).clamp_(min=0.0)
     inverse_deviation = variance.add_(LAYER_NORM_EPSILON).rsqrt_()
-    normal *= inverse_deviation
-    output = torch.baddbmm(folding.head_bias, normal, folding.head_weight)
-    return Pass(inputs, output, inverse_deviation, work)
+    output = torch.addcmul(folding.head_bias, raw[..., :-1], inverse_deviation)
+    return Pass(inputs, output, mean, inverse_deviation, work)
 
 
 def backward(
@@ -110,8 +117,11 @@ def backward(
     Gradients into everything before the head are multiplied by `trunk_scale`. Uses up the pass's workspace.
     """
     work, inputs_t = passed.work, passed.inputs.transpose(1, 2)
-    # the head, and LayerNorm's scale and shift which are folded into it
-    head_weight = torch.bmm(work.normal.transpose(1, 2), output_gradient)
+    features, hidden_size = work.features, work.features.shape[-1]
+    # the head, and LayerNorm's scale and shift which are folded into it: features enter as (features − mean) · r
+    scaled = output_gradient * passed.inverse_deviation
+    mean_part = torch.bmm(passed.mean.transpose(1, 2), scaled)
+    head_weight = torch.bmm(features.transpose(1, 2), scaled).sub_(mean_part)
     head_bias = torch.sum(output_gradient, 1, keepdim=True, out=gradients["head.bias"])
     torch.mul(head_weight, parameters["norm.scale"].transpose(1, 2), out=gradients["head.weight"])
     gradients["head.weight"].addcmul_(parameters["norm.shift"].transpose(1, 2), head_bias)
@@ -119,12 +129,13 @@ def backward(
     torch.mul(scale_gradient, trunk_scale, out=gradients["norm.scale"])
     shift_gradient = torch.bmm(head_bias, parameters["head.weight"].transpose(1, 2))
     torch.mul(shift_gradient, trunk_scale, out=gradients["norm.shift"])
-    # LayerNorm: ds = (dn − mean(dn) − n · mean(dn ∘ n)) / deviation. With centred weights mean(dn) is 0, and
-    # Σ_h dn ∘ n = Σ_o (output − bias) ∘ output gradient, which needs no pass over the features
-    scale = passed.inverse_deviation * trunk_scale
-    along = ((passed.output - folding.head_bias) * output_gradient).sum(dim=-1, keepdim=True)
-    residual = torch.bmm(output_gradient * scale, folding.head_weight.transpose(1, 2), out=scratch.hidden)
-    residual.addcmul_(work.normal, along * scale, value=-1 / residual.shape[-1])
+    # LayerNorm: ds = r (dn − mean(dn) − n · mean(dn ∘ n)) with n = (features − mean) r. With centred weights mean(dn)
+    # is 0, Σ_h dn ∘ n = Σ_o (output − bias) ∘ output gradient, and the head's averaging column carries n's own mean
+    along = ((passed.output - folding.head_bias) * scaled).sum(dim=-1, keepdim=True)
+    pull = along * passed.inverse_deviation * (trunk_scale / hidden_size)
+    upstream = torch.cat([scaled * trunk_scale, pull * passed.mean * hidden_size], dim=-1)
+    residual = torch.bmm(upstream, folding.head_weight.transpose(1, 2), out=scratch.hidden)
+    residual.addcmul_(features, pull, value=-1)
     # the residual block
     block2 = _through_relu(residual, work.block2, work.block2)
     torch.bmm(work.block1.transpose(1, 2), block2, out=gradients["block2.weight"])
