@@ -44,6 +44,20 @@ def test_the_gradient_is_that_of_automatic_differentiation(algorithm: AlgorithmC
     assert all(gradient.ne(0).any() for gradient in expected.values())
 
 
+@pytest.mark.parametrize("observation_size", [FEW_OBSERVATIONS, MANY_OBSERVATIONS])
+@pytest.mark.parametrize("algorithm", FAMILY.values(), ids=FAMILY)
+def test_critics_in_two_groups_learn_as_in_one(
+    algorithm: AlgorithmConfig, observation_size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With an odd number of critics on two threads the last one goes through the passes by itself."""
+    algorithm = replace(algorithm, critics=3)
+    together = learner_for(algorithm, observation_size=observation_size)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    apart = learner_for(algorithm, observation_size=observation_size)
+    batch = batch_for(together, seed=0)
+    assert_close(applied_gradients(apart, batch), applied_gradients(together, batch), rtol=1e-5, atol=1e-7)
+
+
 @pytest.mark.parametrize("name", ["revalued", "decqn-sum", "bdq-ensemble", "decqn-c51", "dueling, mean, regularised"])
 def test_the_gradient_is_that_of_finite_differences(name: str) -> None:
     algorithm = FAMILY[name]

@@ -7,7 +7,7 @@ import torch
 
 from revalued.actions import FactorisedActions
 from revalued.networks import NetworkShape, Parameters, initialise, predict, with_ones
-from revalued.passes import Workspace, fold, forward
+from revalued.passes import Workspace, even_groups, fold, forward
 
 BATCH = 32
 SHAPE = NetworkShape(5, 64, FactorisedActions((3, 3)), 2, "utilities")
@@ -45,3 +45,11 @@ def test_features_that_are_all_equal_give_the_bias() -> None:
     bias = made["norm.shift"] @ made["head.weight"] + made["head.bias"]
     found = outputs(made, observations, merge=False)
     torch.testing.assert_close(found, bias.expand_as(found), rtol=1e-3, atol=1e-2)
+
+
+@pytest.mark.parametrize(
+    ("critics", "threads", "expected"),
+    [(1, 2, [(0, 1)]), (2, 2, [(0, 2)]), (3, 2, [(0, 2), (2, 3)]), (10, 4, [(0, 8), (8, 10)]), (3, 8, [(0, 3)])],
+)
+def test_groups_of_critics(critics: int, threads: int, expected: list[tuple[int, int]]) -> None:
+    assert [(group.start, group.stop) for group in even_groups(critics, threads)] == expected

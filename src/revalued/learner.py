@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -14,13 +15,15 @@ from revalued.algorithms.objective import LossTerms, Predictions, TensorBatch, l
 from revalued.config import AlgorithmConfig, LearnerConfig
 from revalued.networks import (
     NetworkShape,
+    Parameters,
     initialise,
     interpret,
     interpret_gradient,
+    part,
     with_ones,
     zeros,
 )
-from revalued.passes import Workspace, backward, fold, forward, merging_pays
+from revalued.passes import Workspace, backward, even_groups, fold, forward, merging_pays
 from revalued.replay import Batch
 
 ADAM_BETAS = (0.9, 0.999)
@@ -29,6 +32,17 @@ ADAM_EPSILON = 1e-8
 
 class NonFiniteError(RuntimeError):
     """Learning has diverged: a loss, a priority or a parameter is no longer a finite number."""
+
+
+class _Group(NamedTuple):
+    """Critics that go through the passes together: views of their parameters, gradients and memory."""
+
+    critics: slice
+    online: Parameters
+    target: Parameters
+    gradients: Parameters
+    work: Workspace
+    scratch: Workspace
 
 
 class Learner:
@@ -54,10 +68,21 @@ class Learner:
         self.support = None if support is None else torch.linspace(*support, shape.atoms, device=device)
         self._gradients = zeros(shape, device)
         self._merge_online = merging_pays(shape, config.batch_size, backward=True)
-        self._work = Workspace.reserve(shape, config.batch_size, device, keep_hidden=not self._merge_online)
-        self._scratch = Workspace.reserve(shape, config.batch_size, device, keep_hidden=False)
         target_rows = config.batch_size * (2 if algorithm.beta > 0 else 1)
         self._merge_target = merging_pays(shape, target_rows, backward=False)
+        work = Workspace.reserve(shape, config.batch_size, device, keep_hidden=not self._merge_online)
+        scratch = Workspace.reserve(shape, config.batch_size, device, keep_hidden=False)
+        self._groups = [
+            _Group(
+                critics,
+                part(self.online, critics),
+                part(self.target, critics),
+                part(self._gradients, critics),
+                work.part(critics),
+                scratch.part(critics),
+            )
+            for critics in even_groups(shape.critics, torch.get_num_threads() if device.type == "cpu" else 1)
+        ]
         self._differentiate = self._differentiate_plainly
         if compile_update:
             mode = "reduce-overhead" if device.type == "cuda" else "default"
@@ -76,24 +101,34 @@ class Learner:
     def _differentiate_plainly(self, batch: TensorBatch) -> LossTerms:
         """Compute the loss and leave its gradient in `_gradients`."""
         inputs, next_inputs = with_ones(batch.observations), with_ones(batch.next_observations)
-        target_folding = fold(self.target, merge_input=self._merge_target)
-        folding = fold(self.online, merge_input=self._merge_online)
+        asks_target, asks_online = self.algorithm.beta > 0, self.algorithm.double_q
+        target_next, target, online_next, passes, foldings = [], [], [], [], []
+        for group in self._groups:
+            folding = fold(group.target, merge_input=self._merge_target)
+            target_next.append(forward(group.target, folding, next_inputs, group.scratch).output)
+            if asks_target:
+                target.append(forward(group.target, folding, inputs, group.scratch).output)
+            foldings.append(folding := fold(group.online, merge_input=self._merge_online))
+            if asks_online:
+                online_next.append(forward(group.online, folding, next_inputs, group.scratch).output)
+            passes.append(forward(group.online, folding, inputs, group.work))
 
-        def meaning(output: Tensor) -> Tensor:
-            return interpret(output, self.shape, self.exists)
+        def meaning(outputs: list[Tensor]) -> Tensor:
+            whole = outputs[0] if len(outputs) == 1 else torch.cat(outputs)
+            return interpret(whole, self.shape, self.exists)
 
-        target_next = meaning(forward(self.target, target_folding, next_inputs, self._scratch).output)
-        target = online_next = None
-        if self.algorithm.beta > 0:
-            target = meaning(forward(self.target, target_folding, inputs, self._scratch).output)
-        if self.algorithm.double_q:
-            online_next = meaning(forward(self.online, folding, next_inputs, self._scratch).output)
-        passed = forward(self.online, folding, inputs, self._work)
-        predictions = Predictions(meaning(passed.output), target_next, target, online_next)
+        predictions = Predictions(
+            meaning([passed.output for passed in passes]),
+            meaning(target_next),
+            meaning(target) if asks_target else None,
+            meaning(online_next) if asks_online else None,
+        )
         terms = loss_terms(self.algorithm, predictions, batch, self.exists, self.support)
-        output_gradient = interpret_gradient(terms.gradient, self.shape, self.exists)
+        gradient = interpret_gradient(terms.gradient, self.shape, self.exists)
         scale = self.shape.trunk_gradient_scale
-        backward(self.online, folding, passed, output_gradient, scale, self._scratch, self._gradients)
+        for group, folding, passed in zip(self._groups, foldings, passes, strict=True):
+            own = gradient[group.critics]
+            backward(group.online, folding, passed, own, scale, group.scratch, group.gradients)
         return terms
 
     def _step(self) -> Tensor:

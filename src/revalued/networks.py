@@ -69,6 +69,11 @@ def zeros(shape: NetworkShape, device: torch.device) -> Parameters:
     return {name: torch.zeros(shape.critics, *size, device=device) for name, size in shape.sizes().items()}
 
 
+def part(parameters: Parameters, critics: slice) -> Parameters:
+    """Return some of the critics: views, not copies."""
+    return {name: tensor[critics] for name, tensor in parameters.items()}
+
+
 def initialise(shape: NetworkShape, generator: torch.Generator, device: torch.device) -> Parameters:
     """Draw every weight and bias from Uniform(±1/√fan_in), independently for each critic."""
     parameters = zeros(shape, torch.device("cpu"))

@@ -35,6 +35,16 @@ def merging_pays(shape: NetworkShape, rows: int, *, backward: bool) -> bool:
     return merged < separate
 
 
+def even_groups(critics: int, threads: int) -> list[slice]:
+    """Cut critics into one group that divides evenly among the threads, and the rest.
+
+    Stacked products give whole matrices to threads: of 3 critics on 2 threads, one thread would do two and one wait.
+    The rest is smaller than the number of threads; its matrices are cut up among all of them where it is a single one.
+    """
+    even = critics - critics % threads
+    return [group for group in (slice(0, even), slice(even, critics)) if group.start < group.stop]
+
+
 class Folding(NamedTuple):
     """What depends on the parameters alone, made once for all batches that go through them."""
 
@@ -71,6 +81,10 @@ class Workspace(NamedTuple):
         """Reserve memory for batches of so many rows; only a backward pass through unmerged layers needs `hidden`."""
         hidden, *others = torch.empty(4, shape.critics, rows, shape.hidden_size, device=device).unbind()
         return cls(hidden, others[0], others[1], others[2] if keep_hidden else hidden)
+
+    def part(self, critics: slice) -> Workspace:
+        """Return the memory of some of the critics."""
+        return Workspace(*(tensor[critics] for tensor in self))
 
 
 class Pass(NamedTuple):
