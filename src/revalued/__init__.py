@@ -1,7 +1,61 @@
 """Value-based reinforcement learning for factorised action spaces."""
 
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from revalued.envs.registration import register_tasks
 
+if TYPE_CHECKING:
+    from revalued.agent import Agent, load
+    from revalued.agents import BDQ, DQN, DecQN, DecQNC51, DecQNSum, REValueD
+    from revalued.algorithms.decompositions import register_decomposition
+    from revalued.callbacks import Event, SaveBest, StopOnReturn
+    from revalued.ensemble_view import Utilities
+    from revalued.errors import UserError
+
 __version__ = "0.1.0"
+
+__all__ = [
+    "BDQ",
+    "DQN",
+    "Agent",
+    "DecQN",
+    "DecQNC51",
+    "DecQNSum",
+    "Event",
+    "REValueD",
+    "SaveBest",
+    "StopOnReturn",
+    "UserError",
+    "Utilities",
+    "load",
+    "register_decomposition",
+]
+
+_HOMES = {
+    **dict.fromkeys(("Agent", "load"), "revalued.agent"),
+    **dict.fromkeys(("BDQ", "DQN", "DecQN", "DecQNC51", "DecQNSum", "REValueD"), "revalued.agents"),
+    **dict.fromkeys(("Event", "SaveBest", "StopOnReturn"), "revalued.callbacks"),
+    "UserError": "revalued.errors",
+    "Utilities": "revalued.ensemble_view",
+    "register_decomposition": "revalued.algorithms.decompositions",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used: PyTorch takes a second, and not everybody needs it."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """List the public names before they are imported, too."""
+    return sorted({*globals(), *__all__})
+
 
 register_tasks()

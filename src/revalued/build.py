@@ -78,7 +78,7 @@ def make_replay(config: TrainConfig, shape: AgentShape) -> Replay:
     """Return an empty replay."""
     return Replay(
         capacity=config.replay.replay_capacity,
-        num_lanes=config.schedule.num_envs,
+        num_lanes=config.schedule.num_envs * max(1, config.execution.actors),
         observation_size=shape.network.observation_size,
         num_dimensions=shape.network.actions.num_dimensions,
         max_choices=shape.network.actions.max_choices,

@@ -10,9 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from revalued.algorithms.decompositions import refuse_unknown
 from revalued.errors import UserError, unknown_name
 
-Decomposition = Literal["mean", "sum", "branch", "logit-mean", "atomic"]
+Decomposition = Literal["mean", "sum", "branch", "logit-mean", "atomic"] | str
+"""Those built in, or one that `revalued.register_decomposition` has added."""
 Head = Literal["utilities", "dueling", "categorical"]
 EnsembleTarget = Literal["max-of-mean", "mean-of-max"]
 WeightFunction = Literal["exponential", "quadratic"]
@@ -133,6 +135,16 @@ class ExecutionConfig:
     """Compile the update with torch.compile (with CUDA graphs on CUDA); takes half a minute, pays on GPUs."""
     matmul_precision: MatmulPrecision = "highest"
     """Precision of float32 matrix products: `high` allows TF32, `medium` bfloat16, where the device has them."""
+    actors: int = 0
+    """Ray actors that collect transitions, each with `num_envs` environments; 0 collects in this process."""
+    cluster: str = "local"
+    """Where the actors run: `local` starts Ray here, `auto` joins the cluster around, HOST:PORT the one at its head."""
+    block_steps: int = 20
+    """Steps of every environment that an actor makes before it sends them."""
+    max_staleness: int | None = None
+    """Updates that an actor's weights may be behind; by default twice what one block of every actor pays for."""
+    in_order: bool = False
+    """Take the actors' blocks in the order in which they were asked for: reproducible, but at the slowest's pace."""
 
 
 @dataclass(frozen=True)
@@ -234,7 +246,7 @@ def validate(config: TrainConfig) -> None:
     _require(schedule.warmup_env_steps >= 0, "warmup_env_steps", schedule.warmup_env_steps, "at least 0")
     _require(0 <= exploration.epsilon_min <= 1, "epsilon_min", exploration.epsilon_min, "between 0 and 1")
     _require(0 < exploration.epsilon_decay <= 1, "epsilon_decay", exploration.epsilon_decay, "above 0 and at most 1")
-    smallest = schedule.num_envs * (config.algorithm.n_step + 4)
+    smallest = schedule.num_envs * max(1, execution.actors) * (config.algorithm.n_step + 4)
     _require(replay.replay_capacity >= smallest, "replay_capacity", replay.replay_capacity, f"at least {smallest} here")
     for name in ("priority_exponent", "importance_exponent"):
         _require(0 <= getattr(replay, name) <= 1, name, getattr(replay, name), "between 0 and 1")
@@ -244,6 +256,13 @@ def validate(config: TrainConfig) -> None:
     )
     _require(execution.threads is None or execution.threads >= 1, "threads", execution.threads, "at least 1")
     _require(execution.checkpoint_every >= 1, "checkpoint_every", execution.checkpoint_every, "at least 1")
+    _require(execution.actors >= 0, "actors", execution.actors, "at least 0")
+    if execution.actors > 0 and execution.workers > 0:
+        raise UserError("actors step their environments themselves: give --actors or --workers, not both")
+    _require(execution.block_steps >= 1, "block_steps", execution.block_steps, "at least 1")
+    bound = execution.max_staleness
+    _require(bound is None or bound >= 0, "max_staleness", bound, "at least 0")
+    _require(execution.cluster != "", "cluster", repr(execution.cluster), "local, auto or HOST:PORT")
 
 
 def _validate_algorithm(algorithm: AlgorithmConfig) -> None:
@@ -253,6 +272,7 @@ def _validate_algorithm(algorithm: AlgorithmConfig) -> None:
     _require(temperature > 0, "regulariser_temperature", temperature, "above 0")
     _require(algorithm.n_step >= 1, "n_step", algorithm.n_step, "at least 1")
     _require(0 <= algorithm.discount <= 1, "discount", algorithm.discount, "between 0 and 1")
+    refuse_unknown(algorithm.decomposition)
     categorical = algorithm.head == "categorical"
     if algorithm.decomposition == "logit-mean" and not categorical:
         raise UserError(

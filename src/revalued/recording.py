@@ -1,22 +1,27 @@
-"""What a run writes while it learns: rows of metrics, greedy test episodes, TensorBoard events, the summary."""
+"""What a run tells while it learns: rows of metrics, greedy test episodes, logs, callbacks, the summary."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.utils.tensorboard.writer import SummaryWriter
 
 from revalued.acting import Policy, epsilon_at
+from revalued.callbacks import Callbacks, Event, EventKind, LazyMetrics
 from revalued.config import TrainConfig
 from revalued.evaluation import evaluation_seed, greedy_episodes, success_rate
 from revalued.metrics import EpisodeLog, MetricWindow
 from revalued.progress import ProgressView, Status
-from revalued.run_folder import RunFolder, machine, versions
+from revalued.run_folder import RunFolder, machine, source_commit, versions
+from revalued.sinks import DEFAULT_LOGGING, Logging, Sink, open_sinks
+
+SECONDS_BETWEEN_TICKS = 0.25
 
 
 class Recorder:
@@ -30,23 +35,36 @@ class Recorder:
         policy: Policy,
         eval_env: gymnasium.Env[np.ndarray, np.ndarray],
         num_lanes: int,
+        *,
+        logging: Logging = DEFAULT_LOGGING,
+        callbacks: Callbacks | None = None,
     ) -> None:
         self.config, self.folder, self.progress, self.policy = config, folder, progress, policy
+        self._logging, self._callbacks = logging, callbacks
         self.episodes = EpisodeLog(num_lanes)
         self._eval_env = eval_env
         self._window = MetricWindow()
         self._best: tuple[float, int] | None = None
         self._last: tuple[float, int] | None = None
+        self._success: float | None = None
         self._wall_before, self._started = 0.0, time.monotonic()
         self._rate_mark, self._rate = (self._started, 0, 0), 0.0
-        self._events: SummaryWriter | None = None
+        self._shown_at = self._started
+        self._sinks: Sequence[Sink] = ()
 
     def begin(self, updates: int, env_steps: int, *, is_resumed: bool) -> None:
-        """Start the clock and open the event file."""
+        """Start the clock, open the logs, tell the callbacks."""
         self._started = time.monotonic()
         self._rate_mark = (self._started, updates, env_steps)
-        self._events = SummaryWriter(str(self.folder.events), purge_step=updates + 1 if is_resumed else 0)
+        self._sinks = open_sinks(self._logging, self.folder, self.config, updates if is_resumed else None)
         self.show(updates, env_steps)
+        if self._callbacks is not None:
+            self._callbacks.start(self._event("start", updates, env_steps, {}))
+
+    @property
+    def stop_requested(self) -> bool:
+        """Tell whether a callback wants the run to end; the loop then ends after its cycle and saves a checkpoint."""
+        return self._callbacks is not None and self._callbacks.stop_requested
 
     def add_step(self, rewards: NDArray[np.float64], ended: NDArray[np.bool_]) -> None:
         """Take in one step of all lanes."""
@@ -57,8 +75,19 @@ class Recorder:
         self._window.add(metrics)
         if updates % self.config.schedule.log_every == 0:
             self._log(updates, env_steps, extra)
+        if self._callbacks is not None and self._callbacks.hears("update"):
+            self._callbacks.update(self._event("update", updates, env_steps, LazyMetrics(metrics)))
         if updates % self.config.schedule.eval_every == 0:
             self.evaluate(updates, env_steps)
+
+    def tick(self, updates: int, env_steps: int) -> None:
+        """Keep what a person sees moving, in the warm-up too; called in every cycle, shows a few times a second."""
+        now = time.monotonic()
+        if now - self._shown_at >= SECONDS_BETWEEN_TICKS:
+            if self._rate == 0.0:  # no row of the log has measured it yet
+                then, _, env_steps_then = self._rate_mark
+                self._rate = (env_steps - env_steps_then) / (now - then)
+            self.show(updates, env_steps)
 
     def was_evaluated(self, updates: int) -> bool:
         """Tell whether the test episodes after that update have been held."""
@@ -71,26 +100,25 @@ class Recorder:
         episodes = list(greedy_episodes(self._eval_env, self.policy, seeds))
         mean_return = float(np.mean([episode.total_reward for episode in episodes]))
         success = success_rate(episodes)
-        self._last = (mean_return, updates)
-        if self._best is None or mean_return > self._best[0]:
+        self._last, self._success = (mean_return, updates), success
+        is_best = self._best is None or mean_return > self._best[0]
+        if is_best:
             self._best = self._last
-        self.folder.eval_table.add(
-            {
-                "updates": updates,
-                "env_steps": env_steps,
-                "return": mean_return,
-                "length": float(np.mean([episode.length for episode in episodes])),
-                "success": "" if success is None else success,
-                "wall_seconds": round(self.wall_seconds(), 3),
-            }
-        )
-        self._add_scalar("eval/return", mean_return, updates)
+        figures = {"return": mean_return, "length": float(np.mean([episode.length for episode in episodes]))}
         if success is not None:
-            self._add_scalar("eval/success", success, updates)
+            figures["success"] = success
+        self.folder.eval_table.add(
+            {"updates": updates, "env_steps": env_steps, **figures, "wall_seconds": round(self.wall_seconds(), 3)}
+        )
+        self._send("eval", figures, updates, env_steps)
         self.progress.evaluated(self._status(updates, env_steps))
+        if self._callbacks is not None:
+            event = self._event("evaluation", updates, env_steps, figures, mean_return=mean_return, is_best=is_best)
+            self._callbacks.evaluation(event)
 
     def show(self, updates: int, env_steps: int) -> None:
         """Show a person where the run stands."""
+        self._shown_at = time.monotonic()
         self.progress.update(self._status(updates, env_steps))
 
     def wall_seconds(self) -> float:
@@ -110,10 +138,24 @@ class Recorder:
             "final_return": self._last[0] if self._last else None,
             "best_return": self._best[0] if self._best else None,
             "best_at_updates": self._best[1] if self._best else None,
+            "success": self._success,
             "wall_seconds": round(self.wall_seconds(), 3),
             "versions": versions(),
             "machine": machine(),
+            "commit": source_commit(),
         }
+
+    def finish(self, updates: int, env_steps: int, *, finished: bool, **facts: Any) -> dict[str, Any]:
+        """Write the summary, tell the callbacks, and raise what one of them has raised; called after the checkpoint.
+
+        `facts` go into the summary as they are.
+        """
+        summary = {**self.summary(updates, env_steps, finished=finished), **facts}
+        self.folder.write_summary(summary)
+        self.show(updates, env_steps)
+        if self._callbacks is not None:
+            self._callbacks.end(self._event("end", updates, env_steps, {}))
+        return summary
 
     def state(self) -> dict[str, Any]:
         """Return plain values for a checkpoint."""
@@ -122,6 +164,7 @@ class Recorder:
             "episodes": self.episodes.state(),
             "best": self._best,
             "last": self._last,
+            "success": self._success,
             "wall_seconds": self.wall_seconds(),
         }
 
@@ -130,14 +173,17 @@ class Recorder:
         self._window.load_state(state["window"], self.policy.device)
         self.episodes.load_state(state["episodes"])
         self._best, self._last = _pair(state["best"]), _pair(state["last"])
+        self._success = state.get("success")
         self._wall_before = state["wall_seconds"]
         self.folder.forget_after(updates, self._last[1] if self._last else -1)
 
     def close(self) -> None:
-        """Close the event file and the evaluation environment."""
-        if self._events is not None:
-            self._events.close()
-        self._eval_env.close()
+        """Close the logs and the evaluation environment; again, it does nothing."""
+        with ExitStack() as closing:  # whatever fails to close, the rest is closed
+            closing.callback(self._eval_env.close)
+            for sink in self._sinks:
+                closing.callback(sink.close)
+            self._sinks = ()
 
     def _log(self, updates: int, env_steps: int, extra: dict[str, float]) -> None:
         now = time.monotonic()
@@ -155,14 +201,18 @@ class Recorder:
         self.folder.metric_table.add(
             {"updates": updates, "env_steps": env_steps, **row, "wall_seconds": round(self.wall_seconds(), 3)}
         )
-        for name, value in row.items():
-            self._add_scalar(f"train/{name}", value, updates)
+        self._send("train", row, updates, env_steps)
         self._rate = row["env_steps_per_second"]
         self.show(updates, env_steps)
 
-    def _add_scalar(self, name: str, value: float, updates: int) -> None:
-        if self._events is not None:
-            self._events.add_scalar(name, value, updates)
+    def _send(self, group: str, figures: Mapping[str, float], updates: int, env_steps: int) -> None:
+        for sink in self._sinks:
+            sink.add({f"{group}/{name}": value for name, value in figures.items()}, updates, env_steps)
+
+    def _event(self, kind: EventKind, updates: int, env_steps: int, metrics: Mapping[str, float], **more: Any) -> Event:
+        return Event(
+            kind, updates, env_steps, metrics, policy=self.policy, config=self.config, folder=self.folder.path, **more
+        )
 
     def _status(self, updates: int, env_steps: int) -> Status:
         return Status(

@@ -9,6 +9,7 @@ import os
 import platform
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,8 @@ from revalued.errors import UserError
 EVAL_COLUMNS = ("updates", "env_steps", "return", "length", "success", "wall_seconds")
 METRIC_COLUMNS = (
     "updates", "env_steps", "loss", "td_loss", "regulariser", "mean_q", "mean_target", "td_error", "gradient_norm",
-    "epsilon", "train_return", "train_episodes", "updates_per_second", "env_steps_per_second", "wall_seconds",
+    "epsilon", "train_return", "train_episodes", "updates_per_second", "env_steps_per_second", "staleness",
+    "max_staleness", "wall_seconds",
 )  # fmt: skip
 _PACKAGES = ("revalued", "torch", "numpy", "gymnasium", "dm_control", "mujoco", "metaworld")
 
@@ -54,6 +56,11 @@ class RunFolder:
     def checkpoints(self) -> Path:
         """Return where the checkpoints are."""
         return self.path / "checkpoint"
+
+    @property
+    def has_checkpoint(self) -> bool:
+        """Tell whether there is any checkpoint."""
+        return any(self.checkpoints.glob("env-steps-*"))
 
     @property
     def events(self) -> Path:
@@ -101,9 +108,11 @@ class RunFolder:
         if not path.is_file():
             return None
         try:
-            data: dict[str, Any] = json.loads(path.read_text())
+            data = json.loads(path.read_text())
         except ValueError as error:
             raise UserError(f"{path} cannot be used: {error}") from error
+        if not isinstance(data, dict) or not {"finished", "env_steps"} <= data.keys():
+            raise UserError(f"{path} cannot be used: it does not say whether the run is finished")
         return data
 
 
@@ -129,8 +138,15 @@ class Table:
         """Read all complete rows; none where there is no file."""
         if not self.path.is_file():
             return []
-        with self.path.open(newline="") as file:
-            return [row for row in csv.DictReader(file) if None not in row.values()]
+        try:
+            with self.path.open(newline="") as file:
+                reader = csv.DictReader(file)
+                found = [row for row in reader if None not in row.values()]
+        except (csv.Error, UnicodeDecodeError) as error:
+            raise UserError(f"{self.path} cannot be used: {error}") from error
+        if "updates" not in (reader.fieldnames or ()):
+            raise UserError(f"{self.path} cannot be used: its first line is not {','.join(self.columns)}")
+        return found
 
     def forget_after(self, updates: int) -> None:
         """Keep rows up to that update; a half-written last row goes too."""
@@ -177,6 +193,38 @@ def versions() -> dict[str, str]:
         except metadata.PackageNotFoundError:
             found[name] = "not installed"
     return found
+
+
+@lru_cache(maxsize=1)
+def source_commit() -> str | None:
+    """Return the git commit of the checkout that this package runs from; None where it was installed otherwise."""
+    root = Path(__file__).resolve().parents[2]
+    # an installed package may lie in the checkout of something else, whose commit says nothing
+    if not (root / "src" / "revalued").is_dir():
+        return None
+    with suppress(OSError, ValueError):
+        return _head(root / ".git")
+    return None
+
+
+def _head(git: Path) -> str | None:
+    """Read the commit that HEAD names from the files of a repository or of a linked worktree."""
+    if git.is_file():
+        git = (git.parent / git.read_text().strip().removeprefix("gitdir: ")).resolve()
+    head = (git / "HEAD").read_text().strip()
+    if not head.startswith("ref: "):
+        return head
+    name = head.removeprefix("ref: ")
+    shared = (git / (git / "commondir").read_text().strip()).resolve() if (git / "commondir").is_file() else git
+    for place in (git, shared):
+        if (place / name).is_file():
+            return (place / name).read_text().strip()
+    if (shared / "packed-refs").is_file():
+        for line in (shared / "packed-refs").read_text().splitlines():
+            commit, _, known = line.partition(" ")
+            if known == name:
+                return commit
+    return None
 
 
 def machine() -> dict[str, Any]:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from revalued.acting import Policy
-from revalued.build import AgentShape, agent_shape, make_learner, resolve_device, resolve_threads
+from revalued.algorithms.decompositions import check_decomposition
+from revalued.build import AgentShape, agent_shape, resolve_device, resolve_threads
+from revalued.callbacks import Callbacks
 from revalued.checkpoint import Checkpoint, load_newest
 from revalued.config import TrainConfig, validate
 from revalued.envs import EnvSource, Task, episode_seed
@@ -17,15 +21,22 @@ from revalued.errors import UserError
 from revalued.evaluation import Episode, greedy_episodes
 from revalued.progress import ProgressView, Silent
 from revalued.run_folder import RunFolder, default_path
+from revalued.saved_run import load_run
+from revalued.saving import refuse_acting_only, refuse_foreign
+from revalued.sinks import DEFAULT_LOGGING, Logging
 from revalued.tasks import task_of
 from revalued.training import Outcome, Trainer
 from revalued.video import check_video, film
+
+if TYPE_CHECKING:
+    from revalued.cluster.training import ActorTrainer
 
 
 def prepare(config: TrainConfig, env: EnvSource | None = None) -> tuple[TrainConfig, AgentShape]:
     """Check everything that can be checked before a run, and settle what `auto` stands for on this machine."""
     validate(config)
     shape = agent_shape(config, task_of(config, env).info)
+    check_decomposition(config.algorithm.decomposition, shape.network.actions.num_dimensions)
     execution = replace(
         config.execution,
         threads=resolve_threads(config.execution.threads),
@@ -41,15 +52,19 @@ def start(
     should_stop: Callable[[], bool] = lambda: False,
     *,
     env: EnvSource | None = None,
+    logging: Logging = DEFAULT_LOGGING,
+    callbacks: Callbacks | None = None,
 ) -> tuple[Path, Outcome]:
     """Train from scratch in a new folder; return the folder and how it went.
 
     With `env`, a Gymnasium environment or a function that makes one, the task is named `custom:` and what you like.
     """
     config, _ = prepare(config, env)
-    folder = RunFolder.create(out or default_path(config.task, config.algo, config.seed), config)
-    with folder.locked():
-        return folder.path, _train(config, folder, progress, should_stop, task_of(config, env))
+    logging.check()
+    with _cluster(config):
+        folder = RunFolder.create(out or default_path(config.task, config.algo, config.seed), config)
+        with folder.locked():
+            return folder.path, _train(config, folder, progress, should_stop, task_of(config, env), logging, callbacks)
 
 
 def resume(
@@ -59,7 +74,10 @@ def resume(
     *,
     env_steps: int | None = None,
     workers: int | None = None,
+    cluster: str | None = None,
     env: EnvSource | None = None,
+    logging: Logging = DEFAULT_LOGGING,
+    callbacks: Callbacks | None = None,
 ) -> Outcome:
     """Go on with a run from its newest checkpoint, to its configured end or, prolonged, to `env_steps`.
 
@@ -69,15 +87,34 @@ def resume(
     config = folder.config()
     if workers is not None:
         config = replace(config, execution=replace(config.execution, workers=workers))
+    if cluster is not None:
+        config = replace(config, execution=replace(config.execution, cluster=cluster))
     if env_steps is not None:
         config = replace(config, schedule=replace(config.schedule, env_steps=env_steps))
     config, _ = prepare(config, env)
+    logging.check()
     summary = folder.summary()
     if summary is not None and summary["finished"] and summary["env_steps"] >= config.schedule.env_steps:
         raise UserError(f"{path} is finished after {summary['env_steps']:,} interactions: prolong it with --env-steps")
-    with folder.locked():
-        folder.write_config(config)
-        return _train(config, folder, progress, should_stop, task_of(config, env))
+    with _cluster(config), folder.locked():
+        return _train(config, folder, progress, should_stop, task_of(config, env), logging, callbacks)
+
+
+def _cluster(config: TrainConfig) -> AbstractContextManager[object]:
+    """Join the cluster of a run with actors, before anything is written: what cannot start leaves no folder behind."""
+    if config.execution.actors == 0:
+        return nullcontext()
+    from revalued.cluster.ray_link import connect
+
+    return connect(config.execution.cluster, local_cpus=config.execution.actors)
+
+
+def _trainer(config: TrainConfig, *arguments: Any, **options: Any) -> Trainer | ActorTrainer:
+    if config.execution.actors == 0:
+        return Trainer(config, *arguments, **options)
+    from revalued.cluster.training import ActorTrainer
+
+    return ActorTrainer(config, *arguments, **options)
 
 
 def _train(
@@ -86,13 +123,19 @@ def _train(
     progress: ProgressView | None,
     should_stop: Callable[[], bool],
     task: Task,
+    logging: Logging,
+    callbacks: Callbacks | None,
 ) -> Outcome:
     view = progress or Silent()
     torch.set_num_threads(resolve_threads(config.execution.threads))
     torch.set_float32_matmul_precision(config.execution.matmul_precision)
     checkpoint = load_newest(folder.checkpoints, lambda text: view.say(f"warning: {text}"))
+    if checkpoint is not None:
+        refuse_foreign(checkpoint, folder, config, agent_shape(config, task.info).network)
+        refuse_acting_only(checkpoint, folder)
+    folder.write_config(config)  # a run that is prolonged
     try:
-        trainer = Trainer(config, folder, view, task)
+        trainer = _trainer(config, folder, view, task, logging=logging, callbacks=callbacks)
         try:
             if checkpoint is None:
                 folder.forget_after(-1, -1)  # killed before the first checkpoint, a run may have left rows
@@ -105,7 +148,7 @@ def _train(
         view.close()
 
 
-def _restore(trainer: Trainer, checkpoint: Checkpoint, folder: RunFolder) -> None:
+def _restore(trainer: Trainer | ActorTrainer, checkpoint: Checkpoint, folder: RunFolder) -> None:
     try:
         trainer.restore(checkpoint)
     except (ValueError, KeyError, TypeError) as error:
@@ -116,22 +159,8 @@ def load_policy(
     path: Path, warn: Callable[[str], None] = lambda text: None, env: EnvSource | None = None
 ) -> tuple[TrainConfig, Policy]:
     """Return the configuration and the newest policy of a run."""
-    folder = RunFolder.open(path)
-    config, shape = prepare(replace_device(folder.config()), env)
-    checkpoint = load_newest(folder.checkpoints, warn, arrays=False)
-    if checkpoint is None:
-        raise UserError(f"{path} has no checkpoint yet")
-    learner = make_learner(config, shape, resolve_device(config.execution.device))
-    try:
-        learner.load_tensors(checkpoint.tensors, checkpoint.meta["updates"])
-    except ValueError as error:
-        raise UserError(f"the checkpoint in {folder.checkpoints} does not match config.json: {error}") from error
-    return config, Policy(shape.network, learner.online, learner.support)
-
-
-def replace_device(config: TrainConfig, device: str = "auto") -> TrainConfig:
-    """Return the configuration for another device (a policy trained on CUDA plays on a laptop too)."""
-    return replace(config, execution=replace(config.execution, device=device))
+    run = load_run(path, warn, env, device="auto")
+    return run.config, run.policy
 
 
 def evaluate(
@@ -144,12 +173,16 @@ def evaluate(
     video: Path | None = None,
 ) -> Iterator[Episode]:
     """Play greedy episodes with the newest policy of a run, and film them if a `video` is wanted."""
-    if episodes < 1:
-        raise UserError(f"episodes = {episodes} is not possible: it must be at least 1")
-    check_video(video)
-    config, policy = load_policy(path, warn, env)
+    _check_wish(episodes, video)
+    run = load_run(path, warn, env, device="auto")
+    yield from play(run.task, run.policy, episodes, seed, video=video)
+
+
+def play(task: Task, policy: Policy, episodes: int, seed: int, *, video: Path | None = None) -> Iterator[Episode]:
+    """Play greedy episodes with a policy, and film them if a `video` is wanted."""
+    _check_wish(episodes, video)
     seeds = [episode_seed(seed, "evaluate", 0, number) for number in range(episodes)]
-    stage = task_of(config, env).make(None if video is None else "rgb_array")
+    stage = task.make(None if video is None else "rgb_array")
     try:
         if video is None:
             yield from greedy_episodes(stage, policy, seeds)
@@ -158,3 +191,9 @@ def evaluate(
                 yield from greedy_episodes(stage, policy, seeds, watch)
     finally:
         stage.close()
+
+
+def _check_wish(episodes: int, video: Path | None) -> None:
+    if episodes < 1:
+        raise UserError(f"episodes = {episodes} is not possible: it must be at least 1")
+    check_video(video)

@@ -15,13 +15,16 @@ import numpy as np
 
 from revalued.acting import Policy, epsilon_at, explore
 from revalued.build import agent_shape, make_learner, make_replay, resolve_device
+from revalued.callbacks import Callbacks
 from revalued.checkpoint import Checkpoint, CheckpointWriter
 from revalued.config import TrainConfig
 from revalued.envs import LaneState, Task, lanes_from
 from revalued.progress import ProgressView
 from revalued.recording import Recorder
 from revalued.run_folder import RunFolder, versions
+from revalued.saving import stated_spaces
 from revalued.seeding import Stream, restore_rng, rng_state, stream_rng
+from revalued.sinks import DEFAULT_LOGGING, Logging
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,16 @@ class Outcome:
 class Trainer:
     """One run: owns the lanes, replay, learner and evaluation environment, and writes the run folder."""
 
-    def __init__(self, config: TrainConfig, folder: RunFolder, progress: ProgressView, task: Task) -> None:
+    def __init__(
+        self,
+        config: TrainConfig,
+        folder: RunFolder,
+        progress: ProgressView,
+        task: Task,
+        *,
+        logging: Logging = DEFAULT_LOGGING,
+        callbacks: Callbacks | None = None,
+    ) -> None:
         self.config, self.folder, self.progress = config, folder, progress
         shape = agent_shape(config, task.info)
         device = resolve_device(config.execution.device)
@@ -47,7 +59,16 @@ class Trainer:
         self.env_steps = 0
         schedule, execution = config.schedule, config.execution
         self._lanes = lanes_from(task.make, task.info, schedule.num_envs, execution.workers, config.seed, "training")
-        self._record = Recorder(config, folder, progress, self.policy, task.make(), schedule.num_envs)
+        self._record = Recorder(
+            config,
+            folder,
+            progress,
+            self.policy,
+            task.make(),
+            schedule.num_envs,
+            logging=logging,
+            callbacks=callbacks,
+        )
         self._checkpoints = CheckpointWriter(folder.checkpoints)
         self._saved_at, self._saved_updates = -1, 0
         self._is_resumed = False
@@ -74,8 +95,9 @@ class Trainer:
                 self._masks = self._lanes.masks
                 self.replay.begin(self._observations, masks=self._masks)
             total = self.config.schedule.env_steps
-            while self.env_steps < total and not should_stop():
+            while self.env_steps < total and not self._record.stop_requested and not should_stop():
                 self._cycle()
+                self._record.tick(self.learner.updates, self.env_steps)
                 if self._passed(self.config.execution.checkpoint_every):
                     self._save()
             finished = self.env_steps >= total
@@ -84,10 +106,7 @@ class Trainer:
                 self._saved_at = -1  # a checkpoint of this moment lacks this evaluation
             self._save()
             self._checkpoints.wait()
-            summary = self._record.summary(self.learner.updates, self.env_steps, finished=finished)
-            self.folder.write_summary(summary)
-            self._record.show(self.learner.updates, self.env_steps)
-            return Outcome(finished, summary)
+            return Outcome(finished, self._record.finish(self.learner.updates, self.env_steps, finished=finished))
         finally:
             self.close()
             self._checkpoints.wait()
@@ -162,6 +181,7 @@ class Trainer:
             "record": self._record.state(),
             "epsilon": epsilon_at(self.config.exploration, self.env_steps),
             "task": self.config.task,
+            "spaces": stated_spaces(self.policy.shape),
             "versions": versions(),
         }
         arrays = {f"replay.{name}": array for name, array in self.replay.state().items()}

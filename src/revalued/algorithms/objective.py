@@ -7,19 +7,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from revalued.algorithms.decompositions import find_decomposition
 from revalued.config import AlgorithmConfig
 from revalued.ops import categorical
 from revalued.ops.losses import exponential_weight, huber, huber_slope, quadratic_weight, regularisation_errors
 from revalued.ops.targets import max_of_mean, mean_of_max, n_step_target
-from revalued.ops.utilities import (
-    chosen_utilities,
-    greedy_actions,
-    mean_decomposition,
-    spread_to_choices,
-    sum_decomposition,
-)
+from revalued.ops.utilities import chosen_utilities, greedy_actions, spread_to_choices
 
-_DECOMPOSE = {"mean": mean_decomposition, "sum": sum_decomposition, "atomic": mean_decomposition}
 _BOOTSTRAP = {"max-of-mean": max_of_mean, "mean-of-max": mean_of_max}
 _WEIGHT = {"exponential": exponential_weight, "quadratic": quadratic_weight}
 
@@ -83,7 +77,7 @@ def utility_target(
     """Return the target y [B] that all critics share."""
     values = _BOOTSTRAP[algorithm.ensemble_target](predictions.target_next, predictions.online_next, legal)
     # BDQ averages its branches in the target too
-    combine = _DECOMPOSE.get(algorithm.decomposition, mean_decomposition)
+    combine = find_decomposition(algorithm.decomposition).combine
     return n_step_target(batch.returns, batch.discounts, combine(values))
 
 
@@ -100,11 +94,12 @@ def _utility_loss(
         q_values = chosen.mean(dim=-1)
         slope = huber_slope(td_errors.detach()) / num_dimensions
     else:
-        q_values = _DECOMPOSE[algorithm.decomposition](chosen)
+        decomposition = find_decomposition(algorithm.decomposition)
+        q_values = decomposition.combine(chosen)
         td_errors = y - q_values
         td_loss, error_size = huber(td_errors), td_errors.detach().abs()
-        share = 1.0 if algorithm.decomposition == "sum" else 1 / num_dimensions  # ∂Q/∂U_i
-        slope = (huber_slope(td_errors.detach()) * share)[..., None].expand_as(chosen)
+        share = decomposition.share(chosen.detach())  # ∂Q/∂U_i
+        slope = (huber_slope(td_errors.detach())[..., None] * share).expand_as(chosen)
     loss = td_loss
     terms = {"td_loss": td_loss, "mean_q": q_values, "td_error": error_size}
     if algorithm.beta > 0 and predictions.target is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from importlib import import_module
 
 from revalued.errors import UserError, unknown_name
 
@@ -13,7 +14,12 @@ revalued: value-based reinforcement learning for factorised action spaces
   revalued train TASK [--algo revalued] [--seed 0] [--env-steps 500000] [...]   train an agent
   revalued resume DIR                                                          go on with a run
   revalued evaluate DIR [--episodes 10] [--seed 0] [--json]                    play greedy episodes
-  revalued list [algos|tasks]                                                  what there is to choose from
+  revalued inspect DIR [-o page.html]                                          look inside: one page of pictures
+  revalued export DIR policy.onnx                                              the greedy policy as ONNX
+  revalued sweep TASK --critics 1,3,5 --beta 0,0.5 [--seeds 3] [--jobs 2]      many runs, every combination
+  revalued reproduce NAME [--scale laptop] [--seeds 3] [--jobs 2]              a table or figure of the paper
+  revalued report DIR [-o report.html]                                         results as one page
+  revalued list [algos|tasks|experiments]                                      what there is to choose from
   revalued --version
 
 'revalued COMMAND --help' shows every option of a command."""
@@ -50,36 +56,20 @@ def _dispatch(arguments: list[str]) -> int:
     command, *rest = arguments
     if command not in _COMMANDS:
         raise unknown_name("command", command, _COMMANDS)
-    return _COMMANDS[command](rest)
+    module, function = _COMMANDS[command].split(":")
+    carry_out: Callable[[list[str]], int] = getattr(import_module(f"revalued.cli.{module}"), function)
+    return carry_out(rest)
 
 
-def _train(arguments: list[str]) -> int:
-    from revalued.cli.train import train
-
-    return train(arguments)
-
-
-def _resume(arguments: list[str]) -> int:
-    from revalued.cli.train import resume
-
-    return resume(arguments)
-
-
-def _evaluate(arguments: list[str]) -> int:
-    from revalued.cli.evaluate import evaluate
-
-    return evaluate(arguments)
-
-
-def _list(arguments: list[str]) -> int:
-    from revalued.cli.listing import show_list
-
-    return show_list(arguments)
-
-
-_COMMANDS: dict[str, Callable[[list[str]], int]] = {
-    "train": _train,
-    "resume": _resume,
-    "evaluate": _evaluate,
-    "list": _list,
+# where each command lives; imported only when it is asked for, so that --help does not wait for torch
+_COMMANDS = {
+    "train": "train:train",
+    "resume": "train:resume",
+    "evaluate": "evaluate:evaluate",
+    "inspect": "inspect:inspect",
+    "export": "export:export",
+    "sweep": "sweep:sweep",
+    "reproduce": "reproduce:reproduce",
+    "report": "report:report",
+    "list": "listing:show_list",
 }

@@ -14,18 +14,22 @@ class ListArguments:
     """Show what there is to choose from."""
 
     what: str
-    """`algos` or `tasks`."""
+    """`algos`, `experiments` or `tasks`."""
 
 
 def show_list(arguments: list[str]) -> int:
     """Carry out `revalued list`."""
     what = parse(ListArguments, "list", arguments).what if arguments else "all"
-    if what not in ("all", "algos", "tasks"):
-        raise unknown_name("list", what, ("algos", "tasks"))
+    if what not in ("all", "algos", "experiments", "tasks"):
+        raise unknown_name("list", what, ("algos", "experiments", "tasks"))
     if what in ("all", "algos"):
         width = max(map(len, PRESETS))
         for name, chosen in PRESETS.items():
             print(f"{name:<{width}}  {chosen.summary}")
+    if what == "all":
+        print()
+    if what in ("all", "experiments"):
+        _show_experiments()
     if what == "all":
         print()
     if what in ("all", "tasks"):
@@ -36,3 +40,11 @@ def show_list(arguments: list[str]) -> int:
         print("gym:ID             any environment in Gymnasium's registry, such as gym:CartPole-v1")
         print("metaworld:NAME     MetaWorld's tasks, such as metaworld:drawer-open-v3")
     return 0
+
+
+def _show_experiments() -> None:
+    from revalued.experiments.catalogue import EXPERIMENTS
+
+    width = max(map(len, EXPERIMENTS))
+    for name, experiment in EXPERIMENTS.items():
+        print(f"{name:<{width}}  {experiment.compares}\n{'':<{width}}  {experiment.source}")

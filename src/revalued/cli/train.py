@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import signal
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import tyro
@@ -18,6 +16,7 @@ from revalued.algorithms.presets import PRESETS, preset
 from revalued.cli.parsing import parse
 from revalued.config import TrainConfig, validate
 from revalued.errors import UserError
+from revalued.sinks import Logging
 
 
 @dataclass(frozen=True)
@@ -25,6 +24,7 @@ class TrainArguments:
     """Train an agent on a task."""
 
     config: TrainConfig = field(default_factory=lambda: TrainConfig(task=tyro.MISSING))
+    logging: Logging = field(default_factory=Logging)
     out: Path | None = None
     """Folder for everything the run writes; by default runs/TASK/ALGO-seedS."""
     quiet: bool = False
@@ -41,6 +41,9 @@ class ResumeArguments:
     """Prolong the run to so many environment interactions."""
     workers: int | None = None
     """Step the environments in so many processes from now on; results do not depend on it."""
+    cluster: str | None = None
+    """Let the actors of the run work in this cluster from now on: local, auto or HOST:PORT."""
+    logging: Logging = field(default_factory=Logging)
     quiet: bool = False
     """Print nothing but warnings."""
 
@@ -51,6 +54,7 @@ def train(arguments: list[str]) -> int:
     start_from = TrainConfig(task=tyro.MISSING, algo=algo, algorithm=preset(algo))
     given = parse(TrainArguments, "train", arguments, TrainArguments(start_from))
     validate(given.config)
+    given.logging.check()
     from revalued.run_folder import default_path, refuse_existing
     from revalued.tasks import task_of
 
@@ -60,16 +64,19 @@ def train(arguments: list[str]) -> int:
     from revalued import runs  # after everything is known to be right: importing torch takes a second
 
     config, shape = runs.prepare(given.config)
-    network = shape.network
+    network, execution = shape.network, config.execution
+    collectors = f"{execution.workers} workers"
+    if execution.actors > 0:
+        collectors = f"{execution.actors} actors with {config.schedule.num_envs} environments each"
     title = (
         f"{config.algo} on {config.task}: {network.actions.num_dimensions} dimensions of up to "
         f"{network.actions.max_choices} choices, {network.critics} critic{'s' if network.critics > 1 else ''}, "
-        f"{config.execution.device} with {config.execution.threads} threads, {config.execution.workers} workers"
+        f"{execution.device} with {execution.threads} threads, {collectors}"
     )
 
     def work(progress: Any, should_stop: Callable[[], bool]) -> Any:
         progress.say(f"{title}\nwriting to {path}")
-        return runs.start(config, path, progress, should_stop)[1]
+        return runs.start(config, path, progress, should_stop, logging=given.logging)[1]
 
     return _guarded(path, given.quiet, work)
 
@@ -80,7 +87,15 @@ def resume(arguments: list[str]) -> int:
     from revalued import runs
 
     def work(progress: Any, should_stop: Callable[[], bool]) -> Any:
-        return runs.resume(given.dir, progress, should_stop, env_steps=given.env_steps, workers=given.workers)
+        return runs.resume(
+            given.dir,
+            progress,
+            should_stop,
+            env_steps=given.env_steps,
+            workers=given.workers,
+            cluster=given.cluster,
+            logging=given.logging,
+        )
 
     return _guarded(given.dir, given.quiet, work)
 
@@ -88,30 +103,20 @@ def resume(arguments: list[str]) -> int:
 def _guarded(path: Path, quiet: bool, work: Callable[[Any, Callable[[], bool]], Any]) -> int:
     """Train with Ctrl-C and SIGTERM turned into a checkpoint; say how it ended and how to go on."""
     from revalued.envs import LaneError
+    from revalued.interruption import noted_signals
     from revalued.learner import NonFiniteError
     from revalued.progress import make_progress
 
-    received: list[int] = []
-
-    def note(number: int, frame: FrameType | None) -> None:
-        received.append(number)
-        signal.signal(number, signal.SIG_DFL)  # a second Ctrl-C ends it at once
-        if not quiet:
-            # not print: the signal may have come in the middle of another one
-            os.write(2, b"\nstopping: writing a checkpoint ...\n")
-
-    previous = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
     resume_command = f"revalued resume {shlex.quote(str(path))}"
     progress = make_progress(quiet=quiet)
     try:
-        outcome = work(progress, lambda: bool(received))
+        with noted_signals(signal.SIGINT, signal.SIGTERM, say=not quiet, second_one_kills=True) as received:
+            outcome = work(progress, lambda: bool(received))
     except (NonFiniteError, LaneError) as error:
         print(f"revalued: {error}; checkpoints are kept in {path / 'checkpoint'}", file=sys.stderr)
         return 1
     finally:
         progress.close()
-        for number, handler in previous.items():
-            signal.signal(number, handler)
     if not outcome.finished:
         print(f"stopped; go on with: {resume_command}", file=sys.stderr)
         return 128 + received[0]
@@ -129,6 +134,8 @@ def _print_summary(path: Path, summary: dict[str, Any]) -> None:
     table = Table(show_header=False, title=f"{summary['algo']} on {summary['task']}, seed {summary['seed']}")
     table.add_row("final return", f"{summary['final_return']:.1f}")
     table.add_row("best return", f"{summary['best_return']:.1f} after {summary['best_at_updates']:,} updates")
+    if summary["success"] is not None:
+        table.add_row("success", f"{summary['success']:.0%}")
     table.add_row("interactions", f"{summary['env_steps']:,}")
     table.add_row("updates", f"{summary['updates']:,}")
     table.add_row("training episodes", f"{summary['train_episodes']:,}")

@@ -109,6 +109,12 @@ class ControlSuiteEnv(gymnasium.Env[NDArray[np.float32], NDArray[np.float64]]):
         self.reward_range: tuple[float, float] | None = None if task.startswith("lqr-") else (0.0, 1.0)
         self._is_running = False
 
+    @property
+    def action_names(self) -> tuple[str, ...]:
+        """Return the names of the actuators, one per action dimension."""
+        model = self._simulation.physics.model
+        return tuple(str(model.id2name(number, "actuator")) for number in range(model.nu))
+
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray[np.float32], dict[str, Any]]:

@@ -1,0 +1,309 @@
+"""The agent: learn, predict, save and load in the manner of Gymnasium's and Stable-Baselines3's users."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import tempfile
+import warnings
+import weakref
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Unpack
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from revalued import runs
+from revalued.acting import Policy, explore
+from revalued.build import agent_shape, make_learner, resolve_device
+from revalued.callbacks import Callback, Callbacks, Event
+from revalued.config import TrainConfig, validate
+from revalued.ensemble_view import Utilities, utilities_of
+from revalued.envs import EnvSource
+from revalued.errors import UserError
+from revalued.evaluation import Episode
+from revalued.interruption import noted_signals
+from revalued.knobs import Knobs, configure
+from revalued.own_form import OwnForm, own_env
+from revalued.progress import make_progress
+from revalued.run_folder import RunFolder, refuse_existing
+from revalued.saved_run import load_run
+from revalued.saving import ACTING_ONLY, refuse_occupied, save_policy, save_run, save_untrained
+from revalued.sinks import Logging
+from revalued.tasks import task_of
+from revalued.training import Outcome
+
+_PREDICT_STREAM = zlib.crc32(b"predict")
+
+
+@dataclass(frozen=True)
+class _Acting:
+    policy: Policy
+    updates: int
+    env_steps: int
+    can_learn: bool = True
+
+
+class Agent:
+    """One run that can be trained step by step, asked for actions, saved and loaded.
+
+    `env` is a task's name, a Gymnasium environment, or a function that makes one. Every knob of `revalued train` is a
+    keyword. Whatever the run writes goes to `folder`, by default a temporary one that is gone with the agent.
+    """
+
+    def __init__(
+        self,
+        env: str | EnvSource,
+        algo: str = "revalued",
+        *,
+        folder: str | Path | None = None,
+        **knobs: Unpack[Knobs],
+    ) -> None:
+        task, source = _task_name(env), None if isinstance(env, str) else env
+        config, _ = runs.prepare(configure(task, algo, knobs), source)
+        if folder is not None:
+            refuse_existing(Path(folder))
+        self._set_up(config, source, folder)
+        self._device = config.execution.device
+
+    def _set_up(
+        self, config: TrainConfig, env: EnvSource | None, folder: str | Path | None, origin: Path | None = None
+    ) -> None:
+        self.config = config
+        self.outcome: Outcome | None = None
+        """How the last call of `learn` ended."""
+        self._env, self._task = env, task_of(config, env)
+        self._folder = None if folder is None else Path(folder)
+        self._is_folder_chosen = folder is not None
+        self._origin = origin
+        self._device = "auto"  # a run that was trained on CUDA acts on a laptop too
+        self._state: _Acting | None = None
+        self._is_learning = False
+        self._rng = np.random.default_rng([config.seed, _PREDICT_STREAM])
+
+    def learn(
+        self,
+        env_steps: int | None = None,
+        callback: Callback | Sequence[Callback] | None = None,
+        *,
+        progress_bar: bool = False,
+        tensorboard: bool | None = None,
+        wandb: bool = False,
+        wandb_project: str | None = None,
+        wandb_entity: str | None = None,
+    ) -> Agent:
+        """Make so many more environment interactions; without a number, up to the configured `env_steps`.
+
+        Several calls equal one long call, to the bit. Lanes step together, so the number is rounded up to a multiple
+        of `num_envs`. TensorBoard events are written by default where a folder was chosen. Ctrl-C ends learning with a
+        checkpoint, then raises KeyboardInterrupt; `learn` again goes on from there.
+        """
+        if self._is_learning:
+            raise UserError("this agent is learning already")
+        events = self._is_folder_chosen if tensorboard is None else tensorboard
+        logging = Logging(events, wandb, wandb_project, wandb_entity)
+        logging.check()
+        given = [] if callback is None else list(callback) if isinstance(callback, list | tuple) else [callback]
+        callbacks = Callbacks([_Follow(self), *given], agent=self)
+        target = self._target(env_steps)
+        path = self._working_folder()
+        progress = make_progress(quiet=not progress_bar)
+        self._is_learning = True
+        try:
+            with noted_signals(signal.SIGINT, say=progress_bar, second_one_kills=False) as received:
+                extras: dict[str, Any] = {"env": self._env, "logging": logging, "callbacks": callbacks}
+                if (path / "config.json").is_file():
+                    self.outcome = runs.resume(path, progress, lambda: bool(received), env_steps=target, **extras)
+                else:
+                    schedule = replace(self.config.schedule, env_steps=target)
+                    config = replace(self.config, schedule=schedule)
+                    _, self.outcome = runs.start(config, path, progress, lambda: bool(received), **extras)
+        finally:
+            self._is_learning, self._state = False, None  # the folder knows what the agent is now
+        if received:
+            raise KeyboardInterrupt
+        return self
+
+    def predict(
+        self,
+        observation: Any,
+        state: Any = None,
+        episode_start: Any = None,
+        deterministic: bool = True,
+        action_masks: Any = None,
+    ) -> tuple[Any, Any]:
+        """Return an action for an observation, or one for each of a batch, in the environment's own form; and `state`.
+
+        Deterministic is greedy on the ensemble's mean. Otherwise as in training: ε-greedy with the present ε, the
+        greedy part from one critic drawn at random. Masks are flat vectors or one vector per dimension.
+        """
+        form, acting = self._form, self._acting()
+        observations, is_batch = form.read(observation)
+        masks = None
+        if action_masks is not None:
+            masks = form.read_masks(action_masks, len(observations), is_batch=is_batch)
+        if deterministic:
+            actions = acting.policy.greedy(observations, masks)
+        else:
+            exploration = self.config.exploration
+            actions = explore(acting.policy, observations, exploration, acting.env_steps, self._rng, masks)
+        return form.write(acting.policy.shape.actions.to_environment(actions), is_batch=is_batch), state
+
+    def utilities(self, observation: Any) -> Utilities:
+        """Return the utilities of an observation or of a batch."""
+        observations, is_batch = self._form.read(observation)
+        return utilities_of(self._acting().policy, observations, is_batch=is_batch)
+
+    def evaluate(self, episodes: int = 10, seed: int = 0) -> list[Episode]:
+        """Play greedy episodes in an environment of its own, masks respected; as `revalued evaluate` does."""
+        return list(runs.play(self._task, self._acting().policy, episodes, seed))
+
+    def save(self, path: str | Path, *, replay: bool = True, overwrite: bool = False) -> Path:
+        """Write a run folder that `load` and all commands accept.
+
+        With the replay, learning can go on from it, to the bit. Without, it is small and can only act.
+        """
+        path = Path(path)
+        refuse_occupied(path, overwrite=overwrite)
+        if replay and self._is_learning:
+            raise UserError("in the middle of learn() only the policy can be saved: save(path, replay=False)")
+        home = self._home()
+        if home is not None and path.exists() and path.resolve() == home.path.resolve():
+            raise UserError(f"{path} is the folder that the agent works in: choose another path")
+        if not replay:
+            acting = self._acting()
+            save_policy(path, self.config, acting.policy, acting.updates, acting.env_steps, overwrite=overwrite)
+        elif home is None:
+            save_untrained(path, self.config, overwrite=overwrite)
+        else:
+            save_run(home.path, path, overwrite=overwrite)
+        return path
+
+    def make_env(self, render_mode: str | None = None) -> gymnasium.Env[Any, Any]:
+        """Return a new environment that takes this agent's actions, without noise."""
+        return own_env(self._task.make(render_mode), self.config.task)
+
+    @property
+    def folder(self) -> Path | None:
+        """Return where learning writes; None before the first `learn` if no folder was chosen."""
+        return self._folder
+
+    @property
+    def env_steps(self) -> int:
+        """Return the environment interactions made so far."""
+        return self._acting().env_steps
+
+    @property
+    def updates(self) -> int:
+        """Return the gradient updates made so far."""
+        return self._acting().updates
+
+    @property
+    def observation_space(self) -> spaces.Space[Any]:
+        """Return the space of the observations that `predict` takes."""
+        return self._form.observation_space
+
+    @property
+    def action_space(self) -> spaces.Space[Any]:
+        """Return the space of the actions that `predict` returns."""
+        return self._form.action_space
+
+    def __repr__(self) -> str:
+        """Return what is learnt and how far it has come."""
+        return f"<Agent {self.config.algo} on {self.config.task}, {self.env_steps:,} interactions>"
+
+    @cached_property
+    def _form(self) -> OwnForm:
+        env = self.make_env()
+        try:
+            return OwnForm.of(env, self.config.bins)
+        finally:
+            env.close()
+
+    def _home(self) -> RunFolder | None:
+        """Return the folder that the agent's state is in; None for an agent that has never learnt."""
+        for path in (self._folder, self._origin):
+            if path is not None and (path / "config.json").is_file():
+                return RunFolder.open(path)
+        return None
+
+    def _acting(self) -> _Acting:
+        if self._state is None:
+            home = self._home()
+            if home is not None and home.has_checkpoint:
+                run = load_run(home.path, _warn, self._env, device=self._device)
+                counts = int(run.meta["updates"]), int(run.meta["env_steps"])
+                self._state = _Acting(run.policy, *counts, can_learn=not run.meta.get(ACTING_ONLY))
+            else:
+                shape = agent_shape(self.config, self._task.info)
+                learner = make_learner(self.config, shape, resolve_device(self._device))
+                self._state = _Acting(Policy(shape.network, learner.online, learner.support), 0, 0)
+        return self._state
+
+    def _target(self, env_steps: int | None) -> int:
+        if not self._acting().can_learn:
+            raise UserError("this agent was saved without its replay: it can act, but not go on learning")
+        done, configured = self.env_steps, self.config.schedule.env_steps
+        if env_steps is None and done >= configured:
+            advice = "say how many more, such as learn(10_000)"
+            raise UserError(f"the agent has made the {configured:,} interactions it was configured for: {advice}")
+        if env_steps is not None and (not isinstance(env_steps, int | np.integer) or env_steps < 1):
+            raise UserError(f"learn({env_steps!r}) is not possible: the number of interactions must be at least 1")
+        return configured if env_steps is None else done + int(env_steps)
+
+    def _working_folder(self) -> Path:
+        if self._folder is None:
+            self._folder = Path(tempfile.mkdtemp(prefix="revalued-"))
+            weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+        if self._origin is not None and not (self._folder / "config.json").is_file():
+            save_run(self._origin, self._folder)
+        return self._folder
+
+
+class _Follow:
+    """Lets an agent act with the weights of the run that it is learning in."""
+
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+
+    def on_start(self, event: Event) -> None:
+        self._agent._state = _Acting(event.policy, event.updates, event.env_steps)
+
+    on_evaluation = on_start
+
+
+def load(path: str | Path, env: EnvSource | None = None, *, folder: str | Path | None = None) -> Agent:
+    """Return the agent in a run folder, written by `save`, `learn` or `revalued train`.
+
+    An environment of your own is needed again, as `env`. What is learnt from now on goes to `folder`, by default a
+    temporary copy; `folder=path` goes on in the loaded run itself.
+    """
+    path = Path(path)
+    config = RunFolder.open(path).config()
+    validate(config)
+    if folder is not None and Path(folder).resolve() != path.resolve():
+        refuse_existing(Path(folder))
+    agent = Agent.__new__(Agent)
+    agent._set_up(config, env, folder, origin=path)
+    agent._acting()  # whatever is wrong with the checkpoint or the environment is said now
+    return agent
+
+
+def _task_name(env: str | EnvSource) -> str:
+    if isinstance(env, str):
+        if env in gymnasium.registry:
+            raise UserError(f"{env} is an id of Gymnasium's registry: write gym:{env}")
+        return env
+    if isinstance(env, gymnasium.Env):
+        return f"custom:{env.spec.id if env.spec is not None else type(env.unwrapped).__name__}"
+    name = getattr(env, "__name__", type(env).__name__)
+    return f"custom:{'env' if name == '<lambda>' else name}"
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, stacklevel=2)

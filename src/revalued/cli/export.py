@@ -1,0 +1,35 @@
+"""`revalued export`."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from revalued.cli.parsing import parse
+
+
+@dataclass(frozen=True)
+class ExportArguments:
+    """Write the newest greedy policy of a run as one ONNX file, which runs without this package."""
+
+    dir: Path
+    """Folder of the run."""
+    out: Path
+    """File to write, such as policy.onnx."""
+    force: bool = False
+    """Replace the file if it exists."""
+
+
+def export(arguments: list[str]) -> int:
+    """Carry out `revalued export`."""
+    given = parse(ExportArguments, "export", arguments)
+    from revalued.export import export_run
+
+    facts = export_run(given.dir, given.out, lambda text: print(f"warning: {text}", file=sys.stderr), force=given.force)
+    megabytes = given.out.stat().st_size / 1e6
+    print(
+        f"{given.out}: {facts['algo']} on {facts['task']} after {int(facts['env_steps']):,} interactions, "
+        f"{facts['observation_size']} observations in, {megabytes:.1f} MB"
+    )
+    return 0

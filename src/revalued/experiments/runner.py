@@ -1,0 +1,152 @@
+"""Carries out experiments: finished runs are never repeated, interrupted ones go on, a failure stops nothing else."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from revalued.errors import UserError
+from revalued.experiments.executor import Executor, Stop
+from revalued.experiments.ledger import Ledger
+from revalued.experiments.overview import Overview, Standing
+from revalued.experiments.plan import ComputedExperiment, Experiment, PlannedRun
+from revalued.experiments.provenance import read_provenance, source_commit, write_origin, write_provenance
+from revalued.experiments.results import write_table
+from revalued.experiments.run_status import LOG_NAME, check_same_run, finished_summary
+from revalued.experiments.scales import Scale
+from revalued.experiments.workload import Workload, by_folder
+from revalued.run_folder import RunFolder, machine, versions
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A run that failed."""
+
+    title: str
+    log: Path
+    message: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How an experiment went."""
+
+    folder: Path
+    """Where the results are."""
+    runs: int
+    finished: int
+    failures: tuple[Failure, ...] = ()
+
+    @property
+    def is_complete(self) -> bool:
+        """Return whether every run is finished."""
+        return self.finished == self.runs
+
+
+def workload_of(ledger: Ledger, jobs: int) -> Workload:
+    """Return the runs by folder; folders that hold something else are refused."""
+    runs = by_folder(ledger.planned, [ledger.path_of(run) for run in ledger.planned])
+    for path, run in runs.items():
+        if path.exists():
+            check_same_run(path, run.config)
+    return Workload(runs, jobs)
+
+
+def carry_out(
+    experiment: Experiment,
+    scale: Scale,
+    planned: Sequence[PlannedRun],
+    out: Path,
+    executor: Executor,
+    view: Overview,
+    *,
+    jobs: int = 1,
+    stop: Callable[[], Stop] = lambda: Stop.NO,
+) -> Outcome:
+    """Train what is not trained yet, and keep the experiment's files up to date all the while."""
+    ledger = Ledger(experiment, scale, planned, out)
+    work = workload_of(ledger, jobs)
+    ledger.write()
+    failures: dict[Path, Failure] = {}
+    view.update(work.standing())
+    for event in executor.execute(_folders(work), stop):
+        path, run = event.path, work.runs[event.path]
+        if event.kind == "started":
+            work.begun(path)
+        elif event.kind == "progress":
+            work.reached(path, event.env_steps)
+        elif event.kind == "interrupted":
+            work.ended(path, finished=False)
+        else:
+            summary = finished_summary(path, run.config.schedule.env_steps)
+            work.ended(path, finished=summary is not None)
+            if summary is None:
+                reason = event.message or "ended before it had all its interactions"
+                failures[path] = Failure(run.title, path / LOG_NAME, reason)
+                view.say(f"failed: {run.title}: {reason}")
+            else:
+                view.say(f"finished: {run.title}, return {summary['final_return']:.1f}")
+            ledger.write(failures)
+        view.update(work.standing())
+    ledger.write(failures)
+    return Outcome(ledger.folder, len(work.runs), len(work.finished), tuple(failures.values()))
+
+
+def _folders(work: Workload) -> Iterator[Path]:
+    """Make each folder when its turn has come; what another process has finished meanwhile is passed over."""
+    for path in work.to_do:
+        run = work.runs[path]
+        if finished_summary(path, run.config.schedule.env_steps) is not None:
+            work.finished.add(path)
+            continue
+        if not (path / "config.json").is_file():
+            RunFolder.create(path, run.config)
+            write_origin(path)
+        yield path
+
+
+def compute(experiment: ComputedExperiment, scale: Scale, out: Path, view: Overview) -> Outcome:
+    """Compute an experiment that needs no training; results that are there already, at this scale, are left alone."""
+    folder = out / experiment.name
+    before = read_provenance(folder)
+    if before is not None and (other := before.get("scale")) != scale.name:
+        raise UserError(f"{folder} holds results at {other} scale, not {scale.name}: choose another --out")
+    if before is not None and (folder / "results.csv").is_file():
+        view.say(f"{folder / 'results.csv'} is there already, at {scale.name} scale: remove it to compute it anew")
+        return Outcome(folder, 1, 1)
+    module = importlib.import_module(experiment.module)
+
+    def report(fraction: float) -> None:
+        view.update(Standing(0, 1, fraction, None, ((experiment.name, fraction),)))
+
+    rows = module.compute(scale.name, report)
+    write_table(folder / "results.csv", module.COLUMNS, rows)
+    write_provenance(
+        folder,
+        {
+            "experiment": experiment.name,
+            "title": experiment.title,
+            "scale": scale.name,
+            "scale_note": _COMPUTED_NOTES[scale.name],
+            "commit": source_commit(),
+            "versions": versions(),
+            "machine": machine(),
+            "written_at": datetime.now(UTC).isoformat(timespec="seconds"),
+            "seeds": [],
+            "tasks": [],
+            "variants": {},
+            "runs": [],
+            "planned_env_steps": 0,
+        },
+    )
+    return Outcome(folder, 1, 1)
+
+
+_COMPUTED_NOTES = {
+    "paper": "Paper scale: as many samples as the paper used, or more where it does not say.",
+    "laptop": "Laptop scale: the same computation as at paper scale.",
+    "smoke": "Smoke scale: so few samples that it only shows that the computation runs.",
+}

@@ -1,0 +1,61 @@
+"""A whole report: read the results, write one page with its figures beside it, or a summary in Markdown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from revalued import pages
+from revalued.errors import UserError
+from revalued.report import drawing, tables
+from revalued.report.contents import Chapter, chapters, introduction, sections
+from revalued.report.results import load
+
+TITLE = "REValueD: results and verdicts"
+GENERATOR = "revalued report"
+MARKDOWN_MARK = "<!-- written by: revalued report --markdown -->"
+
+
+def write_report(results: Path, page: Path, force: bool = False) -> list[Path]:
+    """Write the page and, in a folder `figures` beside it, every figure as PNG and SVG; return what was written."""
+    drawing.require_matplotlib()
+    found = chapters(load(results))
+    pages.refuse_foreign(page, _page_mark(), force)
+    text = pages.page(TITLE, sections(found), introduction(found), GENERATOR)
+    written = []
+    for chapter in found:
+        for figure in chapter.figures:
+            written += drawing.write_files(figure, page.parent / "figures", force)
+    pages.write_own(page, text, _page_mark(), force)
+    return [page, *written]
+
+
+def markdown(results: Path) -> str:
+    """Return the verdicts and the final returns of the main experiment in Markdown."""
+    found = chapters(load(results))
+    parts = [MARKDOWN_MARK]
+    for is_question, title in ((False, "Claims of the paper"), (True, "Questions that the paper leaves open")):
+        chosen = [finding for chapter in found for finding in chapter.findings if finding.is_question == is_question]
+        if chosen:
+            parts += [f"### {title}", tables.to_markdown(tables.overview(chosen))]
+    parts += [part for chapter in found if chapter.experiment.name == "main" for part in _main_part(chapter)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _main_part(chapter: Chapter) -> list[str]:
+    experiment = chapter.experiment
+    note = (
+        f"Mean ± standard error over {tables.seeds_in_words(experiment)}, at {experiment.scale}; in brackets the "
+        "paper's mean where it prints one."
+    )
+    return ["### Final returns", tables.to_markdown(tables.compact_table(experiment)), note]
+
+
+def write_markdown(results: Path, path: Path, force: bool = False) -> None:
+    """Write the Markdown summary to a file."""
+    if path.suffix.lower() not in (".md", ".markdown"):
+        raise UserError(f"{path} is no name for a Markdown file: it should end in .md")
+    pages.write_own(path, markdown(results), MARKDOWN_MARK, force)
+
+
+def _page_mark() -> str:
+    return pages.generator_tag(GENERATOR)

@@ -1,0 +1,120 @@
+"""What the paper claims, and what it leaves open, as data: each a comparison that the files can decide."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeVar
+
+from revalued.report.published import BETA, ENSEMBLE_SIZE, Published
+
+Measure = Literal["final", "area", "cvar", "minutes"]
+_Setting = TypeVar("_Setting", int, float)
+
+CLEAR = 2.0
+"""A difference in the paper's tables counts as a claim where it is larger than so many of its standard errors."""
+WALL_TIME_RATIO = (1.10, 1.40)
+"""What counts as "about 25% longer"."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One variant is better than another by some measure, on the tasks named or on all of an experiment."""
+
+    experiment: str
+    better: str
+    worse: str
+    statement: str
+    measure: Measure = "final"
+    tasks: tuple[str, ...] | None = None
+    excluded: tuple[str, ...] = ()
+    """Tasks where the paper itself sees no difference."""
+    is_question: bool = False
+    """Whether the paper leaves it open; the answer is then yes or no."""
+
+    def covers(self, task: str) -> bool:
+        """Tell whether it speaks about a task, whose label may carry bins and noise."""
+        names = (task, task.partition("+")[0])
+        wanted = self.tasks is None or any(name in self.tasks for name in names)
+        return wanted and not any(name in self.excluded for name in names)
+
+
+def _of(experiment: str, better: str, worse: str, statement: str, *excluded: str, measure: Measure = "final") -> Claim:
+    return Claim(experiment, better, worse, statement, measure, excluded=excluded)
+
+
+def _question(experiment: str, better: str, worse: str, statement: str, measure: Measure = "final") -> Claim:
+    return Claim(experiment, better, worse, statement, measure, is_question=True)
+
+
+def _from_table(
+    experiment: str,
+    table: Mapping[str, Mapping[_Setting, Published]],
+    pairs: tuple[tuple[_Setting, _Setting], ...],
+    letter: str,
+    symbol: str,
+) -> list[Claim]:
+    """Return "this setting is better than that one" for the tasks where the paper's table says so clearly."""
+    claims = []
+    for first, second in pairs:
+        for better, worse in ((first, second), (second, first)):
+            tasks = tuple(task for task, row in table.items() if _is_clearly_above(row[better], row[worse]))
+            if tasks:
+                names = (f"revalued-{letter}{better:g}", f"revalued-{letter}{worse:g}")
+                statement = f"REValueD: {symbol} = {better:g} beats {symbol} = {worse:g}"
+                claims.append(Claim(experiment, *names, statement, tasks=tasks))
+    return claims
+
+
+def _is_clearly_above(first: Published, second: Published) -> bool:
+    return first.mean - second.mean > CLEAR * math.hypot(first.spread, second.spread)
+
+
+CLAIMS: tuple[Claim, ...] = (
+    _of("main", "revalued", "decqn", "REValueD beats DecQN"),
+    _of("main", "decqn", "bdq", "DecQN beats BDQ"),
+    _of("bins", "revalued", "decqn", "REValueD beats DecQN whatever the number of bins"),
+    _of("regulariser", "decqn-ensemble", "decqn", "An ensemble improves DecQN"),
+    _of("regulariser", "revalued", "decqn-ensemble", "The regulariser improves the ensemble"),
+    _of("stochastic-reward", "revalued", "decqn", "With noisy rewards REValueD beats DecQN"),
+    _of("stochastic-reward", "decqn", "bdq", "With noisy rewards DecQN beats BDQ"),
+    _of("stochastic-state", "revalued", "decqn", "With noisy states REValueD beats DecQN", "quadruped-run"),
+    _of("stochastic-state", "decqn", "bdq", "With noisy states DecQN beats BDQ"),
+    *_from_table("ensemble-size", ENSEMBLE_SIZE, ((3, 1), (5, 1), (10, 1), (15, 1), (20, 1), (15, 3)), "k", "K"),
+    _of("sum", "decqn", "decqn-sum", "The mean of utilities (DecQN) beats their sum (DecQN-Sum)"),
+    _of("sum", "revalued", "decqn-sum", "REValueD beats DecQN-Sum"),
+    _of("wall-time", "revalued", "decqn", "REValueD takes about 25% longer than DecQN", measure="minutes"),
+    *_from_table("beta", BETA, ((0.5, 0.0), (0.75, 0.0)), "beta", "β"),
+    _of("stability", "revalued", "decqn", "REValueD's gradient norms have the lower CVaR", measure="cvar"),
+    _of("weight-function", "revalued", "revalued-quadratic", "The exponential weight learns faster", measure="area"),
+    _of("metaworld", "revalued", "decqn", "On MetaWorld REValueD beats DecQN"),
+    _of("ensembled-baselines", "revalued", "bdq-ensemble", "REValueD beats BDQ with an ensemble", "finger-spin@10"),
+    _of(
+        "ensembled-baselines",
+        "revalued",
+        "decqn-sum-ensemble",
+        "REValueD beats DecQN-Sum with an ensemble",
+        *(f"finger-spin@{bins}" for bins in (30, 75, 100)),
+    ),
+    _of("distributional", "revalued", "decqn-c51", "REValueD beats DecQN-C51"),
+    _question(
+        "regulariser-reduction", "revalued-mean", "revalued", "Is averaging the regulariser better than its sum?"
+    ),
+    _question(
+        "ensemble-target",
+        "revalued-mean-of-max",
+        "revalued",
+        "Is the mean of maxima a better target than the maximum of the mean?",
+    ),
+    *(
+        _question("weight-function", f"revalued-c{c}", "revalued", f"Is temperature c = {c} better than c = 1?")
+        for c in ("0.5", "2", "5")
+    ),
+)
+"""Every comparison of training runs; those of theorems and the tabular problem are in `theory`."""
+
+
+def claims_of(experiment: str) -> list[Claim]:
+    """Return what is claimed, or asked, in one experiment."""
+    return [claim for claim in CLAIMS if claim.experiment == experiment]

@@ -1,0 +1,286 @@
+"""What stands on the page of a report, section by section."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from revalued import pages
+from revalued.experiments.catalogue import EXPERIMENTS
+from revalued.pages import Html, Section
+from revalued.report import figures, tables, theory, theory_figures, verdicts
+from revalued.report.drawing import Figure, panel_svg
+from revalued.report.naming import task_label, variant_label
+from revalued.report.published import REMARKS
+from revalued.report.results import Experiment, Row
+from revalued.report.statistics import FINAL_EVALUATIONS, RESAMPLES, separation_by_chance
+from revalued.report.tables import MIXED, TextTable, answer, headline
+from revalued.report.verdicts import MIN_SEEDS, Finding, Verdict
+
+_TONES = {"holds": "good", "does not hold": "bad", "undecided": "open", MIXED: "open", "not enough data": "none"}
+_NAMED_RUNS = 6
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """One experiment with what was found in it and how it is shown."""
+
+    experiment: Experiment
+    findings: tuple[Finding, ...]
+    figures: tuple[Figure, ...]
+    tables: tuple[TextTable, ...]
+
+    @property
+    def title(self) -> str:
+        """Return the experiment's title."""
+        known = EXPERIMENTS.get(self.experiment.name)
+        return str(self.experiment.provenance.get("title") or (known.title if known else self.experiment.name))
+
+
+def chapters(results: Mapping[str, Experiment]) -> list[Chapter]:
+    """Return the experiments in the paper's order, sweeps and others after them."""
+    known = [name for name in EXPERIMENTS if name in results]
+    return [_chapter(results[name]) for name in [*known, *sorted(set(results) - set(known))]]
+
+
+def _chapter(experiment: Experiment) -> Chapter:
+    if experiment.name == "theorems":
+        drawn = theory_figures.theorem_figures(experiment)
+        table = tables.theorem_2_table(experiment, *theory_figures.typical_case(experiment))
+        return Chapter(experiment, tuple(theory.theorem_findings(experiment)), tuple(drawn), (table,))
+    if experiment.name == "tabular":
+        drawn = theory_figures.tabular_figures(experiment)
+        return Chapter(experiment, tuple(theory.tabular_findings(experiment)), tuple(drawn), ())
+    special = {"wall-time": tables.wall_time_table, "stability": tables.stability_table}
+    chosen = [special[experiment.name](experiment)] if experiment.name in special else []
+    if experiment.name != "wall-time":
+        chosen.append(tables.final_table(experiment))
+    found = verdicts.training_findings(experiment)
+    return Chapter(experiment, tuple(found), tuple(figures.training_figures(experiment)), tuple(chosen))
+
+
+def introduction(all_chapters: Sequence[Chapter]) -> Html:
+    """Return the head of the page: what was run, at which scale, and how the verdicts fall."""
+    findings = [finding for chapter in all_chapters for finding in chapter.findings]
+    counts = Counter(headline(finding) for finding in findings if not finding.is_question)
+    status = Counter(run["status"] for chapter in all_chapters for run in chapter.experiment.provenance.get("runs", ()))
+    planned = sum(status.values())
+    scales = list(dict.fromkeys(chapter.experiment.provenance.get("scale") for chapter in all_chapters))
+    named = [str(scale) for scale in scales if scale]
+    runs: list[tuple[str, object]] = [
+        ("training runs finished", f"{status['finished']} of {planned}" if planned else "none recorded"),
+        ("scale", ", ".join(named) or "not recorded"),
+    ]
+    if not findings:
+        return pages.join(
+            [pages.paragraph("Runs of our own, not experiments of the paper.", "lead"), pages.tiles(runs)]
+        )
+    lead = (
+        "The experiments of REValueD (Ireland & Montana, ICLR 2024) carried out again, each claim of the paper held "
+        "against the outcome."
+    )
+    warning = (
+        "Run at the paper's scale."
+        if named == ["paper"]
+        else "The paper trained 10 seeds, 10 critics and longer; a verdict here speaks about the scale beside it, not "
+        "about the paper's."
+    )
+    verdict_facts: list[tuple[str, object]] = [
+        ("claims that hold", counts["holds"]),
+        ("that do not hold", counts["does not hold"]),
+        ("undecided or mixed", counts["undecided"] + counts[MIXED]),
+        ("without enough data", counts["not enough data"]),
+    ]
+    facts = pages.tiles([*verdict_facts, *runs])
+    return pages.join([pages.paragraph(lead, "lead"), facts, pages.paragraph(warning, "note")])
+
+
+def sections(all_chapters: Sequence[Chapter]) -> list[Section]:
+    """Return every section of the page."""
+    return [
+        *([_verdict_section(all_chapters)] if any(chapter.findings for chapter in all_chapters) else []),
+        *(_experiment_section(chapter) for chapter in all_chapters),
+        _method_section(all_chapters),
+        _provenance_section(all_chapters),
+    ]
+
+
+def _verdict_section(all_chapters: Sequence[Chapter]) -> Section:
+    parts: list[object] = []
+    for is_question, title in ((False, "What the paper claims"), (True, "What the paper leaves open")):
+        rows = [
+            (
+                _with_remark(
+                    pages.link(finding.statement, chapter.experiment.name),
+                    f"{tables.breakdown(finding)}. At {finding.scale}.",
+                ),
+                _badge(headline(finding), is_question),
+            )
+            for chapter in all_chapters
+            for finding in chapter.findings
+            if finding.is_question == is_question
+        ]
+        if rows:
+            parts += [pages.subheading(title)]
+            head = "Question" if is_question else "Claim"
+            parts += [pages.table((head, "Verdict"), rows, label=title)]
+    present = {chapter.experiment.name for chapter in all_chapters}
+    absent = [name for name in EXPERIMENTS if name not in present]
+    if absent and parts:
+        parts.append(pages.paragraph(f"Not run: {', '.join(absent)}.", "note"))
+    return pages.section("Verdicts", pages.join(parts))
+
+
+def _experiment_section(chapter: Chapter) -> Section:
+    experiment = chapter.experiment
+    known = EXPERIMENTS.get(experiment.name)
+    parts: list[object] = []
+    if known is not None:
+        parts.append(pages.paragraph(f"{known.compares} Source: {known.source[0].lower() + known.source[1:]}."))
+    parts.append(pages.paragraph(experiment.scale_note, "note"))
+    if experiment.name in REMARKS:
+        parts.append(pages.paragraph(REMARKS[experiment.name], "note"))
+    if experiment.unfinished():
+        parts.append(pages.paragraph(_unfinished_in_words(experiment), "note"))
+    parts += [_drawn(figure) for figure in chapter.figures]
+    parts += [_shown(table) for table in chapter.tables if table.rows]
+    parts += [_finding(finding) for finding in chapter.findings]
+    untested = verdicts.untested(experiment)
+    if untested:
+        parts.append(pages.paragraph(f"Not tested, because not all of it was run: {'; '.join(untested)}.", "note"))
+    return pages.section(chapter.title, pages.join(parts), experiment.name)
+
+
+def _unfinished_in_words(experiment: Experiment) -> str:
+    runs = experiment.unfinished()
+    kinds = ", ".join(f"{count} {status}" for status, count in sorted(Counter(run["status"] for run in runs).items()))
+    named = "; ".join(_run_in_words(experiment, run) for run in runs[:_NAMED_RUNS])
+    more = f"; and {len(runs) - _NAMED_RUNS} more, listed under Provenance" if len(runs) > _NAMED_RUNS else ""
+    return f"Not counted in tables and verdicts: {kinds} ({named}{more})."
+
+
+def _run_in_words(experiment: Experiment, run: Row) -> str:
+    return f"{variant_label(run['variant'], experiment)} on {task_label(run['task'])}, seed {run['seed']}"
+
+
+def _drawn(figure: Figure) -> Html:
+    drawings = [(panel_svg(panel), panel.description) for panel in figure.panels]
+    if len(drawings) == 1 and not figure.legend:
+        return pages.figure(drawings[0][0], figure.caption, drawings[0][1])
+    return pages.panels(drawings, figure.caption, figure.legend)
+
+
+def _shown(table: TextTable) -> Html:
+    return pages.table(table.header, table.rows, table.caption)
+
+
+def _finding(finding: Finding) -> Html:
+    listed: list[Verdict] = [*finding.verdicts, *([finding.overall] if finding.overall else [])]
+    rows = [
+        (_with_remark(verdict.where, verdict.detail), _badge(verdict.outcome, finding.is_question))
+        for verdict in listed
+    ]
+    heading = Html(f"{pages.escape(finding.statement)} {_badge(headline(finding), finding.is_question)}")
+    body = pages.table(("Where", "Verdict"), rows, f"At {finding.scale}", label=finding.statement)
+    return pages.join([pages.subheading(heading), body])
+
+
+def _with_remark(content: object, remark: str) -> Html:
+    return pages.join([content, pages.small(remark)], "")
+
+
+def _badge(outcome: str, is_question: bool) -> Html:
+    return pages.badge(answer(outcome, is_question), _TONES[outcome])
+
+
+def _method_section(all_chapters: Sequence[Chapter]) -> Section:
+    counts = {
+        len(chapter.experiment.of(variant, task))
+        for chapter in all_chapters
+        for task in chapter.experiment.tasks
+        for variant in chapter.experiment.variants
+    } - {0, 1}
+    chances = [
+        f"Two equal algorithms with {seeds} seeds each lie wholly apart by chance in "
+        f"{separation_by_chance(seeds):.0%} of comparisons"
+        for seeds in sorted(counts)[:1]
+        if seeds < 5
+    ]
+    items = [
+        f"The final performance of a run is the mean of its last {FINAL_EVALUATIONS} evaluations. Each evaluation is a "
+        "greedy test episode, and a single one is noisy.",
+        "A mean over seeds stands with its standard error (sample deviation over the root of the number of seeds). A "
+        "single seed has neither a standard error nor an interval, and none is shown.",
+        f"Intervals are 95% percentile bootstrap intervals with {RESAMPLES:,} resamples and a fixed seed: the same "
+        "files give the same numbers.",
+        "A claim that one variant beats another holds where the interval of the difference of means lies above 0, does "
+        f"not hold where it lies below 0, and is undecided where it includes 0. It needs at least {MIN_SEEDS} finished "
+        "seeds on either side.",
+        *(f"{chance}: few seeds make for weak verdicts, whichever way they fall." for chance in chances),
+        "All tasks together: the difference of interquartile means over tasks and seeds, seeds being resampled within "
+        "each task.",
+        "Claims about ensemble size and β are those differences in the paper's tables that exceed two standard errors.",
+        "Only finished runs count in tables and verdicts. Wall times are measured after the first evaluation, and "
+        "projected to 500,000 interactions where fewer were run.",
+    ]
+    return pages.section("How the numbers are made", pages.bullets(items), "method")
+
+
+def _provenance_section(all_chapters: Sequence[Chapter]) -> Section:
+    experiments = [chapter.experiment for chapter in all_chapters]
+    rows = []
+    for experiment in experiments:
+        facts = experiment.provenance
+        status = Counter(run["status"] for run in facts.get("runs", ()))
+        runs = f"{status['finished']} of {sum(status.values())}" if status else "computed" if experiment.rows else "–"
+        written = str(facts.get("written_at", "–"))[:16].replace("T", " ")
+        commit = _short(facts.get("commit"))
+        rows.append((experiment.name, experiment.scale, runs, written, commit))
+    header = ("Experiment", "Scale", "Runs finished", "Written, UTC", "Commit")
+    parts: list[object] = [pages.table(header, rows, "Where the results come from")]
+    for key, title in (("machine", "Machine"), ("versions", "Versions")):
+        merged = _merged(experiment.provenance.get(key) for experiment in experiments)
+        if merged:
+            parts.append(pages.table((title, "Value"), merged, label=title))
+    for experiment in experiments:
+        if experiment.provenance.get("runs"):
+            parts.append(pages.folded(f"Runs of {experiment.name}", _run_table(experiment)))
+    return pages.section("Provenance", pages.join(parts))
+
+
+def _run_table(experiment: Experiment) -> Html:
+    rows = [
+        (
+            variant_label(run["variant"], experiment),
+            task_label(run["task"]),
+            run["seed"],
+            run["status"],
+            f"{run.get('env_steps') or 0:,}",
+            f"{(run.get('wall_s') or 0) / 60:.1f}",
+            run.get("threads") or "–",
+            _short(run.get("commit")),
+        )
+        for run in experiment.provenance["runs"]
+    ]
+    header = ("Variant", "Task", "Seed", "Status", "Interactions", "Minutes", "Threads", "Commit")
+    return pages.table(header, rows, f"Runs of {experiment.name}")
+
+
+def _short(commit: object) -> str:
+    """Return a commit in ten digits, with what is said after it."""
+    digits, _, remark = str(commit or "–").partition(" ")
+    return f"{digits[:10]} {remark}".strip()
+
+
+def _merged(found: Iterable[Any]) -> list[tuple[str, str]]:
+    """Return names and values of several descriptions; where they differ, all values."""
+    values: dict[str, list[str]] = {}
+    for facts in found:
+        entries = facts.items() if isinstance(facts, Mapping) else [("", facts)] if facts else []
+        for name, value in entries:
+            known = values.setdefault(str(name), [])
+            if str(value) not in known:
+                known.append(str(value))
+    return [(name, ", ".join(known)) for name, known in values.items()]

@@ -1,0 +1,167 @@
+"""How figures are drawn: one style, colours that stay with an algorithm, the same bytes for the same data."""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from revalued.errors import UserError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Canvas
+
+INK = "#1b1f25"
+"""Text and axes; on a page it becomes the colour of the page's text, so that figures follow it into the dark."""
+GREY = "#8a8f96"
+COLOURS = MappingProxyType(
+    {
+        "revalued": "#0072b2",
+        "decqn": "#d55e00",
+        "bdq": "#009e73",
+        "decqn-ensemble": "#e69f00",
+        "decqn-sum": "#cc79a7",
+        "decqn-c51": "#56b4e9",
+        "bdq-ensemble": "#6aa84f",
+        "decqn-sum-ensemble": "#a0522d",
+        "dqn": GREY,
+    }
+)
+"""Okabe and Ito's palette, which the colour-blind can tell apart, then two more."""
+_OTHERS = ("#d55e00", "#009e73", "#e69f00", "#cc79a7", "#56b4e9", "#a0522d", GREY, "#6aa84f")
+MARK = "revalued report"
+"""Stands in every figure's file, so that one of ours is known from a picture that somebody else made."""
+_PANEL_INCHES = (4.1, 2.7)
+_STYLE = {
+    "svg.hashsalt": "revalued",
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],
+    "font.size": 9.0,
+    "axes.titlesize": 9.5,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.labelsize": 8.5,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "axes.titlecolor": INK,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": INK,
+    "grid.alpha": 0.13,
+    "grid.linewidth": 0.6,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "xtick.labelsize": 8.0,
+    "ytick.labelsize": 8.0,
+    "text.color": INK,
+    "lines.linewidth": 1.8,
+    "patch.edgecolor": INK,
+    "hatch.color": INK,
+    "hatch.linewidth": 0.6,
+}
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One small picture: how to draw it, and what it shows in words."""
+
+    description: str
+    draw: Callable[[Axes], None]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure of one or more panels with a shared legend of (name, colour)."""
+
+    name: str
+    caption: str
+    panels: tuple[Panel, ...]
+    legend: tuple[tuple[str, str], ...] = ()
+
+
+def colours_of(variants: Sequence[str]) -> dict[str, str]:
+    """Return a colour per variant: an algorithm's own, and for the rest whatever is free, in order."""
+    chosen = {variant: COLOURS[variant] for variant in variants if variant in COLOURS}
+    rest = [variant for variant in variants if variant not in COLOURS]
+    free = [colour for colour in (COLOURS["revalued"], *_OTHERS) if colour not in chosen.values()] or list(_OTHERS)
+    return chosen | {variant: free[position % len(free)] for position, variant in enumerate(rest)}
+
+
+def require_matplotlib() -> None:
+    """Say what to install where figures cannot be drawn."""
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError as error:
+        raise UserError("figures need matplotlib: pip install 'revalued[report]'") from error
+
+
+def panel_svg(panel: Panel) -> str:
+    """Return one panel as SVG for a page: text stays text, in the page's own font and colour."""
+    with _style({"svg.fonttype": "none"}):
+        canvas = _canvas(_PANEL_INCHES)
+        panel.draw(canvas.subplots())
+        text = _rendered(canvas, "svg", transparent=True).decode()
+    text = text.replace(INK, "currentColor").replace("'DejaVu Sans', sans-serif", "system-ui, sans-serif")
+    return re.sub(r' d="[^"]*"', lambda path: re.sub(r"(\.\d\d)\d+", r"\1", path[0]), text)
+
+
+def write_files(figure: Figure, folder: Path, force: bool = False) -> list[Path]:
+    """Write a figure, all its panels together, as PNG and SVG."""
+    contents = _file_contents(figure)
+    paths = [folder / f"{figure.name}.{kind}" for kind in contents]
+    for path in paths:
+        if path.exists() and not force and MARK.encode() not in path.read_bytes():
+            raise UserError(f"{path} exists and was not written by this command: move it away or add --force")
+    folder.mkdir(parents=True, exist_ok=True)
+    for path, content in zip(paths, contents.values(), strict=True):
+        path.write_bytes(content)
+    return paths
+
+
+def _file_contents(figure: Figure) -> dict[str, bytes]:
+    from matplotlib.lines import Line2D
+
+    count = len(figure.panels)
+    columns = min(3, count) if count != 4 else 2
+    rows = math.ceil(count / columns)
+    with _style({"svg.fonttype": "path"}):
+        canvas = _canvas((_PANEL_INCHES[0] * columns, _PANEL_INCHES[1] * rows + (0.4 if figure.legend else 0)))
+        grid = canvas.subplots(rows, columns, squeeze=False).ravel()
+        for position, axes in enumerate(grid):
+            if position < count:
+                figure.panels[position].draw(axes)
+            else:
+                axes.set_axis_off()
+        if figure.legend:
+            handles = [Line2D([], [], color=colour, linewidth=3, label=name) for name, colour in figure.legend]
+            canvas.legend(handles=handles, loc="outside upper left", ncols=2 * columns, frameon=False)
+        return {"png": _rendered(canvas, "png"), "svg": _rendered(canvas, "svg")}
+
+
+def _style(more: dict[str, Any]) -> Any:
+    import matplotlib as mpl
+
+    chosen: dict[Any, Any] = {**_STYLE, **more}  # matplotlib types every key as a literal
+    return mpl.rc_context(chosen)
+
+
+def _canvas(inches: tuple[float, float]) -> Canvas:
+    from matplotlib.figure import Figure as Canvas  # by itself, without pyplot: no window system, nothing global
+
+    return Canvas(figsize=inches, layout="constrained")
+
+
+def _rendered(canvas: Canvas, kind: str, transparent: bool = False) -> bytes:
+    # no date and no version: the same data must give the same bytes
+    metadata = {"Software": MARK} if kind == "png" else {"Creator": MARK, "Date": None}
+    buffer = io.BytesIO()
+    canvas.savefig(buffer, format=kind, dpi=150, transparent=transparent, metadata=metadata)
+    return buffer.getvalue()

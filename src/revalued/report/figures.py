@@ -1,0 +1,268 @@
+"""The figures of training experiments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from revalued.report import statistics
+from revalued.report.drawing import GREY, INK, Figure, Panel, colours_of
+from revalued.report.naming import setting, split_bins, task_label, variant_label
+from revalued.report.published import reference
+from revalued.report.results import Experiment
+from revalued.report.statistics import Summary
+from revalued.report.verdicts import cvar_values, minutes_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+PUBLISHED = "paper"
+
+
+def training_figures(experiment: Experiment) -> list[Figure]:
+    """Return the figures that suit an experiment, those that say most first."""
+    figures: list[Figure | None] = []
+    if experiment.name in ("ensemble-size", "beta"):
+        figures.append(against_setting(experiment))
+    if experiment.name in ("bins", "ensembled-baselines"):
+        figures.append(against_bins(experiment))
+    if experiment.name == "wall-time":
+        return [figure for figure in [wall_time(experiment)] if figure is not None]
+    if experiment.name == "stability":
+        figures.append(stability(experiment))
+    figures += [learning_curves(experiment), interquartile(experiment)]
+    return [figure for figure in figures if figure is not None]
+
+
+def learning_curves(experiment: Experiment) -> Figure | None:
+    """Return one panel per task: mean return over seeds against interactions, with 95% bands."""
+    variants = [variant for variant in experiment.variants if any(run.variant == variant for run in experiment.runs)]
+    tasks = [task for task in experiment.tasks if any(run.task == task for run in experiment.runs)]
+    if not tasks:
+        return None
+    colours = colours_of(variants)
+
+    def panel(task: str) -> Panel:
+        curves = {variant: statistics.curve(runs) for variant in variants if (runs := experiment.shown(variant, task))}
+
+        def draw(axes: Axes) -> None:
+            for variant, curve in curves.items():
+                steps = curve.env_steps / 1000
+                style = "-" if curve.finished else ":"
+                marker = "o" if len(steps) == 1 else None
+                axes.plot(steps, curve.mean, style, color=colours[variant], marker=marker)
+                if curve.low is not None and curve.high is not None:
+                    axes.fill_between(steps, curve.low, curve.high, color=colours[variant], alpha=0.18, linewidth=0)
+            axes.set(title=task_label(task), xlabel="interactions, thousands", ylabel="return")
+            _from_zero(axes)
+
+        ends = ", ".join(
+            f"{variant_label(variant, experiment)} ends at {curve.mean[-1]:.0f}" for variant, curve in curves.items()
+        )
+        return Panel(f"Learning curves on {task_label(task)}: {ends}.", draw)
+
+    seeds = sorted({len(runs) for task in tasks for variant in variants if (runs := experiment.shown(variant, task))})
+    caption = "Return of greedy test episodes during training: " + (
+        "a single seed each, so no interval can be given."
+        if seeds == [1]
+        else f"mean over {_one_of(seeds)} seeds, with 95% bootstrap bands"
+        + (" where there is more than one seed." if 1 in seeds else ".")
+    )
+    if any(not run.finished for run in experiment.runs):
+        caption += " Dotted: runs that have not come to their end."
+    return Figure(
+        f"{experiment.name}-curves", caption, tuple(map(panel, tasks)), _legend(experiment, variants, colours)
+    )
+
+
+def interquartile(experiment: Experiment) -> Figure | None:
+    """Return the interquartile mean per variant over the tasks that all variants have finished, if several."""
+    variants = [variant for variant in experiment.variants if any(run.variant == variant for run in experiment.runs)]
+    tasks = [task for task in experiment.tasks if all(experiment.of(variant, task) for variant in variants)]
+    if len(tasks) < 2 or len(variants) < 2:
+        return None
+    colours = colours_of(variants)
+    summaries = {
+        variant: statistics.interquartile_summary(
+            [[statistics.final_performance(run) for run in experiment.of(variant, task)] for task in tasks]
+        )
+        for variant in variants
+    }
+
+    def draw(axes: Axes) -> None:
+        for position, variant in enumerate(reversed(variants)):
+            summary = summaries[variant]
+            axes.barh(position, summary.mean, height=0.6, color=colours[variant], alpha=0.85)
+            if summary.interval is not None:
+                axes.plot(summary.interval, (position, position), color=INK, linewidth=1.4, solid_capstyle="butt")
+        axes.set_yticks(range(len(variants)), [variant_label(variant, experiment) for variant in reversed(variants)])
+        axes.set(title=f"all {len(tasks)} tasks", xlabel="interquartile mean of the final return")
+        axes.grid(visible=False, axis="y")
+
+    caption = (
+        f"Interquartile mean of the final return over {len(tasks)} tasks and their seeds, with 95% intervals from a "
+        "bootstrap within each task; none where a task has a single seed."
+    )
+    words = ", ".join(f"{variant_label(name, experiment)} {summary.mean:.0f}" for name, summary in summaries.items())
+    return Figure(f"{experiment.name}-iqm", caption, (Panel(f"Interquartile means: {words}.", draw),))
+
+
+def against_setting(experiment: Experiment) -> Figure | None:
+    """Return, per task, the final return against the number of critics or β, beside the paper's."""
+    symbol = "K, critics" if experiment.name == "ensemble-size" else "β"
+    ours_colour, paper_colour = colours_of(["revalued"])["revalued"], GREY
+
+    def panel(task: str) -> Panel | None:
+        ours: dict[float, Summary] = {}
+        for variant in experiment.variants:
+            value, runs = setting(experiment, variant), experiment.of(variant, task)
+            if value is not None and runs:
+                ours[value] = statistics.summarise([statistics.final_performance(run) for run in runs])
+        if not ours:
+            return None
+        candidates = (1, 3, 5, 10, 15, 20) if experiment.name == "ensemble-size" else (0.0, 0.25, 0.5, 0.75, 1.0)
+        theirs = {
+            value: found
+            for value in candidates
+            if (found := reference(experiment.name, "revalued", task, value)) is not None
+        }
+
+        def draw(axes: Axes) -> None:
+            _points(axes, ours, ours_colour)
+            if theirs:
+                xs = list(theirs)
+                errors = [point.spread for point in theirs.values()]
+                means = [point.mean for point in theirs.values()]
+                axes.errorbar(xs, means, errors, color=paper_colour, linestyle="--", marker="s", markersize=3.5)
+            axes.set(title=task_label(task), xlabel=symbol, ylabel="final return", xticks=sorted({*ours, *theirs}))
+            _from_zero(axes)
+
+        words = ", ".join(f"{value:g}: {summary.mean:.0f}" for value, summary in sorted(ours.items()))
+        return Panel(f"Final return on {task_label(task)} by {symbol}: {words}.", draw)
+
+    panels = tuple(found for task in experiment.tasks if (found := panel(task)) is not None)
+    caption = "Final return with standard errors over seeds; the paper's are for 10 seeds and longer training."
+    legend = (("here", ours_colour), (PUBLISHED, paper_colour))
+    return Figure(f"{experiment.name}-final", caption, panels, legend) if panels else None
+
+
+def against_bins(experiment: Experiment) -> Figure | None:
+    """Return, per task, the final return against the number of bins."""
+    variants = [variant for variant in experiment.variants if any(run.variant == variant for run in experiment.runs)]
+    colours = colours_of(variants)
+    names = list(dict.fromkeys(split_bins(task)[0] for task in experiment.tasks))
+
+    def panel(name: str) -> Panel | None:
+        lines: dict[str, dict[float, Summary]] = {}
+        for task in experiment.tasks:
+            for variant in variants:
+                if split_bins(task)[0] == name and (runs := experiment.of(variant, task)):
+                    values = [statistics.final_performance(run) for run in runs]
+                    lines.setdefault(variant, {})[float(split_bins(task)[1])] = statistics.summarise(values)
+        if not lines:
+            return None
+
+        def draw(axes: Axes) -> None:
+            for variant, line in lines.items():
+                _points(axes, line, colours[variant])
+            axes.set_xscale("log")
+            ticks = sorted({value for line in lines.values() for value in line})
+            axes.set_xticks(ticks, [f"{value:g}" for value in ticks])
+            axes.minorticks_off()
+            axes.set(title=task_label(name), xlabel="bins per dimension", ylabel="final return")
+            _from_zero(axes)
+
+        return Panel(f"Final return on {task_label(name)} against the number of bins.", draw)
+
+    panels = tuple(found for name in names if (found := panel(name)) is not None)
+    caption = "Final return with standard errors over seeds, by the number of bins per dimension."
+    legend = _legend(experiment, variants, colours)
+    return Figure(f"{experiment.name}-final", caption, panels, legend) if panels else None
+
+
+def wall_time(experiment: Experiment) -> Figure | None:
+    """Return, per task, the minutes for the paper's 500,000 interactions, here and in the paper."""
+    colours = colours_of(experiment.variants)
+
+    def panel(task: str) -> Panel | None:
+        bars: list[tuple[str, float, str, str]] = []
+        for variant in experiment.variants:
+            found = minutes_of(experiment, variant, task)
+            label = variant_label(variant, experiment)
+            if found:
+                minutes = sum(value for value, _ in found) / len(found)
+                bars.append((f"{label}, here", minutes, colours[variant], "//" if any(p for _, p in found) else ""))
+            published = reference("wall-time", variant, task)
+            if published is not None:
+                bars.append((f"{label}, {PUBLISHED}", published.mean, GREY, ""))
+        if not bars:
+            return None
+
+        def draw(axes: Axes) -> None:
+            for position, (_, minutes, colour, hatch) in enumerate(reversed(bars)):
+                axes.barh(position, minutes, height=0.65, color=colour, alpha=0.85, hatch=hatch, linewidth=0)
+                axes.annotate(f" {minutes:.0f}", (minutes, position), va="center", fontsize=8)
+            axes.set_yticks(range(len(bars)), [bar[0] for bar in reversed(bars)])
+            axes.set(title=task_label(task), xlabel="minutes for 500,000 interactions")
+            axes.margins(x=0.12)
+            axes.grid(visible=False, axis="y")
+
+        words = ", ".join(f"{label} {minutes:.0f}" for label, minutes, _, _ in bars)
+        return Panel(f"Minutes on {task_label(task)}: {words}.", draw)
+
+    panels = tuple(found for task in experiment.tasks if (found := panel(task)) is not None)
+    caption = "Wall time. Hatched: projected from shorter runs. Different machines; only the ratios can be compared."
+    return Figure("wall-time", caption, panels) if panels else None
+
+
+def stability(experiment: Experiment) -> Figure | None:
+    """Return, per task, the CVaR of the gradient norm's jumps."""
+    colours = colours_of(experiment.variants)
+
+    def panel(task: str) -> Panel | None:
+        found = {
+            variant: statistics.summarise(values)
+            for variant in experiment.variants
+            if (values := cvar_values(experiment, variant, task))
+        }
+        if not found:
+            return None
+
+        def draw(axes: Axes) -> None:
+            for position, (variant, summary) in enumerate(found.items()):
+                axes.bar(position, summary.mean, width=0.6, color=colours[variant], alpha=0.85)
+                if summary.standard_error is not None:
+                    axes.errorbar(position, summary.mean, summary.standard_error, color=INK, linewidth=1.4)
+            axes.set_xticks(range(len(found)), [variant_label(variant, experiment) for variant in found])
+            axes.set(title=task_label(task), ylabel="CVaR 95%")
+            axes.grid(visible=False, axis="x")
+
+        words = ", ".join(f"{variant_label(name, experiment)} {summary.mean:.3g}" for name, summary in found.items())
+        return Panel(f"CVaR on {task_label(task)}: {words}.", draw)
+
+    panels = tuple(drawn for task in experiment.tasks if (drawn := panel(task)) is not None)
+    caption = (
+        "Mean of the largest 5% of the jumps of the gradient norm between updates, with standard errors over seeds."
+    )
+    return Figure("stability-cvar", caption, panels) if panels else None
+
+
+def _points(axes: Axes, line: dict[float, Summary], colour: str) -> None:
+    """Draw means with standard errors against what was varied."""
+    xs = sorted(line)
+    errors = [line[x].standard_error or 0.0 for x in xs]
+    axes.errorbar(xs, [line[x].mean for x in xs], errors, color=colour, marker="o", markersize=4, capsize=0)
+
+
+def _from_zero(axes: Axes) -> None:
+    """Let returns start at 0, so that heights can be compared, unless some lie below."""
+    if axes.dataLim.y0 >= 0:
+        axes.set_ylim(bottom=0)
+
+
+def _legend(experiment: Experiment, variants: Sequence[str], colours: dict[str, str]) -> tuple[tuple[str, str], ...]:
+    return tuple((variant_label(variant, experiment), colours[variant]) for variant in variants)
+
+
+def _one_of(counts: Sequence[int]) -> str:
+    return str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"

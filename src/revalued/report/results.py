@@ -1,0 +1,231 @@
+"""What experiments left on disk: results.csv, cvar.csv and provenance.json, read and checked."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from revalued.errors import UserError
+
+Floats = NDArray[np.float64]
+
+TRAINING_COLUMNS = ("experiment", "variant", "task", "seed", "updates", "env_steps", "return", "wall_s")
+CVAR_COLUMNS = ("experiment", "variant", "task", "seed", "updates", "cvar95")
+THEOREM_COLUMNS = (
+    "experiment", "theorem", "noise", "N", "n", "K", "target", "quantity",
+    "closed_form", "monte_carlo", "standard_error", "samples",
+)  # fmt: skip
+TABULAR_COLUMNS = ("experiment", "variant", "N", "n", "updates", "frequency", "standard_error", "trials")
+_TEXT = {"experiment", "variant", "task", "theorem", "noise", "target", "quantity"}
+_MAY_BE_EMPTY = {"closed_form", "K", "N", "wall_s"}
+_NEARLY_ALL = 0.95
+"""A run without a recorded status counts as finished when it got this far beside the longest on its task."""
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training run: its evaluations in order of interactions."""
+
+    variant: str
+    task: str
+    seed: int
+    env_steps: Floats
+    returns: Floats
+    wall_s: Floats
+    finished: bool
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One experiment: how it was run, and what came out."""
+
+    name: str
+    provenance: Mapping[str, Any]
+    runs: tuple[Run, ...] = ()
+    rows: tuple[Row, ...] = ()
+    """Rows of a computed experiment, or of cvar.csv."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def tasks(self) -> list[str]:
+        """Return the tasks, those that were planned first, whether they were run or not."""
+        found = [run.task for run in self.runs] + [str(row["task"]) for row in self.rows if "task" in row]
+        return _in_order(self.provenance.get("tasks", ()), found)
+
+    @property
+    def variants(self) -> list[str]:
+        """Return the variants, those that were planned first, whether they were run or not."""
+        found = [run.variant for run in self.runs] + [str(row["variant"]) for row in self.rows if "variant" in row]
+        return _in_order(self.provenance.get("variants", {}), found)
+
+    @property
+    def scale(self) -> str:
+        """Return the scale in a few words, as it stands beside every verdict."""
+        name, runs = self.provenance.get("scale"), self.provenance.get("runs", ())
+        if not name:
+            return "a scale that is not recorded"
+        if not runs:
+            return f"{name} scale"
+        critics = sorted(self._ensembles())
+        sizes = [f"K = {critics[0]}" if len(critics) == 1 else f"K = {critics[0]} to {critics[-1]}"] if critics else []
+        lengths = {run.get("env_steps") for run in runs if run["status"] == "finished"}
+        most = (
+            f"{'up to ' if len(lengths) > 1 else ''}{int(self.provenance.get('planned_env_steps', 0)):,} interactions"
+        )
+        seeds = len(self.provenance.get("seeds", ()))
+        return f"{name} scale: {', '.join([*sizes, most, f'{seeds} seed' + 's' * (seeds != 1)])}"
+
+    @property
+    def scale_note(self) -> str:
+        """Return what differs from the paper, in a sentence."""
+        return str(self.provenance.get("scale_note") or f"At {self.scale}.")
+
+    def _ensembles(self) -> set[int]:
+        """Return the sizes of the ensembles that took part."""
+        found = (
+            variant.get("overrides", {}).get("critics") for variant in self.provenance.get("variants", {}).values()
+        )
+        return {critics for critics in found if isinstance(critics, int) and critics > 1}
+
+    def of(self, variant: str, task: str, finished_only: bool = True) -> list[Run]:
+        """Return the runs of one variant on one task, by seed."""
+        return [
+            run
+            for run in self.runs
+            if run.variant == variant and run.task == task and (run.finished or not finished_only)
+        ]
+
+    def shown(self, variant: str, task: str) -> list[Run]:
+        """Return the runs to draw: the finished ones or, where there are none yet, the unfinished ones."""
+        return self.of(variant, task) or self.of(variant, task, finished_only=False)
+
+    def unfinished(self) -> list[Row]:
+        """Return the planned runs that are unfinished, failed or missing."""
+        return [run for run in self.provenance.get("runs", ()) if run.get("status") != "finished"]
+
+
+def load(folder: Path) -> dict[str, Experiment]:
+    """Read every experiment of a results folder, by name."""
+    if not folder.is_dir():
+        raise UserError(f"{folder} is no folder: give the one that 'revalued reproduce' wrote to")
+    found = sorted(path.parent for path in folder.glob("*/results.csv"))
+    found += [path.parent for path in folder.glob("*/cvar.csv") if path.parent not in found]
+    if not found:
+        raise UserError(f"{folder} holds no results: no NAME/results.csv in it; 'revalued reproduce' makes them")
+    return {path.name: _experiment(path) for path in sorted(found)}
+
+
+def _experiment(folder: Path) -> Experiment:
+    name = folder.name
+    provenance = _read_provenance(folder / "provenance.json")
+    labels = {key: str(value.get("label", key)) for key, value in provenance.get("variants", {}).items()}
+    if name in ("theorems", "tabular"):
+        columns = THEOREM_COLUMNS if name == "theorems" else TABULAR_COLUMNS
+        return Experiment(name, provenance, rows=tuple(_read_csv(folder / "results.csv", columns)), labels=labels)
+    cvar, results = folder / "cvar.csv", folder / "results.csv"
+    rows = tuple(_read_csv(cvar, CVAR_COLUMNS)) if cvar.is_file() else ()
+    evaluations = _read_csv(results, TRAINING_COLUMNS) if results.is_file() else []
+    return Experiment(name, provenance, _runs(evaluations, provenance), rows, labels)
+
+
+def _runs(rows: list[Row], provenance: Mapping[str, Any]) -> tuple[Run, ...]:
+    status = {(run["variant"], run["task"], int(run["seed"])): run["status"] for run in provenance.get("runs", ())}
+    grouped: dict[tuple[str, str, int], list[Row]] = {}
+    for row in rows:
+        grouped.setdefault((row["variant"], row["task"], int(row["seed"])), []).append(row)
+    longest: dict[str, float] = {}
+    for row in rows:
+        longest[row["task"]] = max(longest.get(row["task"], 0.0), row["env_steps"])
+    runs = []
+    for key, evaluations in sorted(grouped.items()):
+        ordered = sorted(evaluations, key=lambda row: float(row["env_steps"]))
+        steps = np.array([row["env_steps"] for row in ordered], dtype=np.float64)
+        returns = np.array([row["return"] for row in ordered], dtype=np.float64)
+        wall = np.array([np.nan if row["wall_s"] is None else row["wall_s"] for row in ordered], dtype=np.float64)
+        finished = status[key] == "finished" if key in status else steps[-1] >= _NEARLY_ALL * longest[key[1]]
+        runs.append(Run(*key, steps, returns, wall, bool(finished)))
+    return tuple(runs)
+
+
+def _read_csv(path: Path, columns: tuple[str, ...]) -> list[Row]:
+    """Read a table whose columns are known; further columns are ignored."""
+    with path.open(newline="", encoding="utf-8", errors="replace") as file:
+        reader = csv.DictReader(file)
+        missing = [column for column in columns if column not in (reader.fieldnames or ())]
+        if missing:
+            raise UserError(f"{path} cannot be used: it has no column {missing[0]!r}")
+        return [_parse(path, reader.line_num, row, columns) for row in reader]
+
+
+def _parse(path: Path, line: int, row: Mapping[str, str | None], columns: tuple[str, ...]) -> Row:
+    parsed: Row = {}
+    for column in columns:
+        text = row[column]
+        if column in _TEXT:
+            parsed[column] = text or ""
+            continue
+        if not text and column in _MAY_BE_EMPTY:
+            parsed[column] = None
+            continue
+        parsed[column] = _finite(text or "")
+        if parsed[column] is None:
+            raise UserError(f"{path} cannot be used: line {line}, column {column!r}: {text!r} is no number")
+    return parsed
+
+
+def _finite(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def _read_provenance(path: Path) -> dict[str, Any]:
+    """Read how an experiment was run; {} where nobody wrote it down."""
+    if not path.is_file():
+        return {}
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:  # not JSON, or not even text
+        raise UserError(f"{path} cannot be used: {error}") from None
+    _check_provenance(path, data)
+    return dict(data)
+
+
+def _check_provenance(path: Path, data: Any) -> None:
+    """Refuse what the report would otherwise stumble over."""
+
+    def is_named(value: Any) -> bool:
+        return isinstance(value, dict) and all(isinstance(inner, dict) for inner in value.values())
+
+    def are_runs(value: Any) -> bool:
+        keys = {"variant", "task", "seed", "status"}
+        return isinstance(value, list) and all(isinstance(run, dict) and keys <= set(run) for run in value)
+
+    checks: dict[str, Callable[[Any], bool]] = {
+        "variants": is_named,
+        "runs": are_runs,
+        "tasks": lambda value: isinstance(value, list),
+        "seeds": lambda value: isinstance(value, list),
+    }
+    if not isinstance(data, dict):
+        raise UserError(f"{path} cannot be used: it holds no JSON object")
+    for key, is_right in checks.items():
+        if key in data and not is_right(data[key]):
+            raise UserError(f"{path} cannot be used: {key!r} is not as 'revalued reproduce' writes it")
+
+
+def _in_order(planned: Iterable[str], found: Iterable[str]) -> list[str]:
+    first = list(dict.fromkeys(planned))
+    return first + sorted(set(found) - set(first))

@@ -1,0 +1,173 @@
+"""Statistics over seeds: final performance, standard errors, bootstrap intervals, interquartile means, curves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from revalued.report.results import Floats, Run
+
+FINAL_EVALUATIONS = 3
+"""The final performance of a run is the mean of so many last evaluations: one greedy episode alone is noisy, and more
+than a few would mix in earlier policies. The paper reports asymptotic returns and does not say how it averages."""
+RESAMPLES = 10_000
+CURVE_RESAMPLES = 1_000
+LEVEL = 0.95
+SEED = 0
+"""The bootstrap's seed: the same files give the same intervals."""
+CURVE_POINTS = 120
+TARGET_ENV_STEPS = 500_000
+"""The length of the paper's timed runs."""
+
+Interval = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A mean over seeds; no standard error and no interval with a single seed."""
+
+    mean: float
+    standard_error: float | None
+    interval: Interval | None
+    seeds: int
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A mean learning curve on a grid of interactions, with a bootstrap band where there are several seeds."""
+
+    env_steps: Floats
+    mean: Floats
+    low: Floats | None
+    high: Floats | None
+    seeds: int
+    finished: bool
+
+
+def final_performance(run: Run, last: int = FINAL_EVALUATIONS) -> float:
+    """Return the mean of a run's last evaluations, of all where there are fewer."""
+    return float(run.returns[-last:].mean())
+
+
+def mean_over_run(run: Run) -> float:
+    """Return the mean return from the first interaction to the last: the normalised area under the learning curve."""
+    if len(run.env_steps) < 2:
+        return float(run.returns.mean())
+    return float(np.trapezoid(run.returns, run.env_steps) / (run.env_steps[-1] - run.env_steps[0]))
+
+
+def summarise(values: Sequence[float], seed: int = SEED) -> Summary:
+    """Return mean, standard error (sample deviation over √seeds) and bootstrap interval of one number per seed."""
+    sample = np.asarray(values, dtype=np.float64)
+    if len(sample) < 2:
+        return Summary(float(sample.mean()), None, None, len(sample))
+    error = float(sample.std(ddof=1) / np.sqrt(len(sample)))
+    return Summary(float(sample.mean()), error, bootstrap([sample], _mean_of_first, seed), len(sample))
+
+
+def bootstrap(
+    groups: Sequence[Sequence[float] | Floats],
+    statistic: Callable[[list[Floats]], Floats],
+    seed: int = SEED,
+    resamples: int = RESAMPLES,
+    level: float = LEVEL,
+) -> Interval:
+    """Return the percentile bootstrap interval of a statistic; every group is resampled within itself (stratified).
+
+    The statistic gets, for each group, an array [resamples, size of the group] and returns one number per resample.
+    """
+    rng = np.random.default_rng(seed)
+    drawn = []
+    for group in groups:
+        sample = np.asarray(group, dtype=np.float64)
+        drawn.append(sample[rng.integers(len(sample), size=(resamples, len(sample)))])
+    low, high = np.quantile(statistic(drawn), [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
+
+
+def difference(first: Sequence[float], second: Sequence[float], seed: int = SEED) -> tuple[float, Interval]:
+    """Return the difference of two means over seeds, first minus second, with its bootstrap interval."""
+    value = float(np.mean(first) - np.mean(second))
+    return value, bootstrap([first, second], lambda drawn: drawn[0].mean(axis=1) - drawn[1].mean(axis=1), seed)
+
+
+def ratio(first: Sequence[float], second: Sequence[float], seed: int = SEED) -> tuple[float, Interval]:
+    """Return the ratio of two means over seeds, first over second, with its bootstrap interval."""
+    value = float(np.mean(first) / np.mean(second))
+    return value, bootstrap([first, second], lambda drawn: drawn[0].mean(axis=1) / drawn[1].mean(axis=1), seed)
+
+
+def interquartile_mean(values: Floats) -> Floats:
+    """Return the mean of the middle half along the last axis: a quarter is cut off at either end, rounded down."""
+    ordered = np.sort(values, axis=-1)
+    size = ordered.shape[-1]
+    cut = int(0.25 * size)
+    middle: Floats = ordered[..., cut : size - cut].mean(axis=-1)
+    return middle
+
+
+def interquartile_summary(tasks: Sequence[Sequence[float]], seed: int = SEED) -> Summary:
+    """Return the interquartile mean over tasks × seeds; seeds are resampled within each task."""
+    value = float(interquartile_mean(np.concatenate([np.asarray(task, dtype=np.float64) for task in tasks])))
+    seeds = min(len(task) for task in tasks)
+    if seeds < 2:
+        return Summary(value, None, None, seeds)
+    interval = bootstrap(tasks, lambda drawn: interquartile_mean(np.concatenate(drawn, axis=1)), seed)
+    return Summary(value, None, interval, seeds)
+
+
+def interquartile_difference(
+    first: Sequence[Sequence[float]], second: Sequence[Sequence[float]], seed: int = SEED
+) -> tuple[float, Interval]:
+    """Return the difference of two interquartile means over the same tasks, with its stratified bootstrap interval."""
+
+    def statistic(drawn: list[Floats]) -> Floats:
+        ours, theirs = drawn[: len(first)], drawn[len(first) :]
+        return interquartile_mean(np.concatenate(ours, axis=1)) - interquartile_mean(np.concatenate(theirs, axis=1))
+
+    value = float(statistic([np.asarray(task, dtype=np.float64)[None] for task in (*first, *second)])[0])
+    return value, bootstrap([*first, *second], statistic, seed)
+
+
+def curve(runs: Sequence[Run], points: int = CURVE_POINTS, seed: int = SEED) -> Curve:
+    """Return the mean curve of several seeds, interpolated on the interactions that all of them cover."""
+    start, end = max(run.env_steps[0] for run in runs), min(run.env_steps[-1] for run in runs)
+    evaluations = max(len(run.env_steps) for run in runs)  # no more points than there is anything to see
+    grid = np.linspace(start, max(start, end), min(points, evaluations))
+    values = np.stack([np.interp(grid, run.env_steps, run.returns) for run in runs])
+    low = high = None
+    if len(runs) > 1:
+        rng = np.random.default_rng(seed)
+        chosen = rng.integers(len(runs), size=(CURVE_RESAMPLES, len(runs)))
+        low, high = np.quantile(values[chosen].mean(axis=1), [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
+    return Curve(grid, values.mean(axis=0), low, high, len(runs), all(run.finished for run in runs))
+
+
+def projected_minutes(run: Run, target_env_steps: int = TARGET_ENV_STEPS) -> tuple[float, bool] | None:
+    """Return the minutes a run takes to the target, and whether that is a projection from a shorter run.
+
+    The rate is measured after the first evaluation, so that start-up and the interactions before the first update
+    do not count as training. None where the times do not say.
+    """
+    known = ~np.isnan(run.wall_s)
+    steps, wall = run.env_steps[known], run.wall_s[known]
+    if len(steps) < 2 or wall[-1] <= wall[0]:
+        return None
+    rate = (steps[-1] - steps[0]) / (wall[-1] - wall[0])
+    seconds = wall[0] + (target_env_steps - steps[0]) / rate
+    return float(seconds / 60), bool(steps[-1] < 0.99 * target_env_steps)
+
+
+def separation_by_chance(seeds: int) -> float:
+    """Return how often all seeds of one of two equal algorithms, so many seeds each, lie above all of the other."""
+    chance = 2.0  # either may be the upper one: 2 · n! n! / (2n)!
+    for position in range(1, seeds + 1):
+        chance *= position / (seeds + position)
+    return chance
+
+
+def _mean_of_first(drawn: list[Floats]) -> Floats:
+    mean: Floats = drawn[0].mean(axis=1)
+    return mean

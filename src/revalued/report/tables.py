@@ -1,0 +1,227 @@
+"""Tables of a report as headers and rows of text, for a page or for Markdown."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from revalued.report import statistics
+from revalued.report.naming import setting, task_label, variant_label
+from revalued.report.published import Published, reference
+from revalued.report.results import Experiment
+from revalued.report.statistics import Summary
+from revalued.report.theory import Cell, Cells, cell_of
+from revalued.report.verdicts import Finding, Outcome, cvar_values, minutes_of
+
+MIXED = "mixed"
+_NONE = "–"
+_ANSWERS = {"holds": "yes", "does not hold": "no"}
+_ORDER: tuple[Outcome, ...] = ("holds", "does not hold", "undecided", "not enough data")
+
+
+@dataclass(frozen=True)
+class TextTable:
+    """A table of plain text."""
+
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    caption: str = ""
+
+
+def headline(finding: Finding) -> str:
+    """Return one verdict for a whole finding: over all tasks where that can be said, else the one they share."""
+    if finding.overall is not None:
+        return finding.overall.outcome
+    outcomes = {verdict.outcome for verdict in finding.verdicts}
+    decided = outcomes - {"not enough data"}
+    if len(decided) == 1:
+        return decided.pop()
+    return MIXED if decided else "not enough data"
+
+
+def answer(outcome: str, is_question: bool) -> str:
+    """Return the word for an outcome: a claim holds or not, a question is answered by yes or no."""
+    return _ANSWERS.get(outcome, outcome) if is_question else outcome
+
+
+def breakdown(finding: Finding) -> str:
+    """Return how many verdicts there are of each kind, in words, or where the only one was found."""
+    counts: Counter[Outcome] = finding.counts()
+    if sum(counts.values()) == 1:
+        return f"Tested on {finding.verdicts[0].where}"
+    said = (f"{counts[outcome]} × {answer(outcome, finding.is_question)}" for outcome in _ORDER if counts[outcome])
+    if finding.overall is None:
+        return f"One by one: {', '.join(said)}"
+    together = answer(finding.overall.outcome, finding.is_question)
+    return f"All tasks together: {together}; one by one: {', '.join(said)}"
+
+
+def overview(findings: Iterable[Finding]) -> TextTable:
+    """Return every claim with its verdict and scale."""
+    rows = tuple(
+        (finding.statement, answer(headline(finding), finding.is_question), breakdown(finding), finding.scale)
+        for finding in findings
+    )
+    return TextTable(("Claim", "Verdict", "Where", "Scale"), rows)
+
+
+def mean_and_error(summary: Summary | None) -> str:
+    """Return a mean with its standard error, which a single seed does not have."""
+    if summary is None:
+        return _NONE
+    if summary.standard_error is None:
+        return f"{summary.mean:.1f} (1 seed)"
+    return f"{summary.mean:.1f} ± {summary.standard_error:.1f}"
+
+
+def final_summary(experiment: Experiment, variant: str, task: str) -> Summary | None:
+    """Return the final performance of a variant on a task, None where no run is finished."""
+    runs = experiment.of(variant, task)
+    return statistics.summarise([statistics.final_performance(run) for run in runs]) if runs else None
+
+
+def published_for(experiment: Experiment, variant: str, task: str) -> Published | None:
+    """Return the paper's number for a variant on a task, None where it has none."""
+    return reference(experiment.name, variant, task, setting(experiment, variant))
+
+
+def final_table(experiment: Experiment) -> TextTable:
+    """Return final returns: beside the paper's where it prints any, else one column per variant."""
+    pairs = [(task, variant) for task in experiment.tasks for variant in experiment.variants]
+    if any(published_for(experiment, variant, task) for task, variant in pairs):
+        return _beside_published(experiment, pairs)
+    rows = tuple(
+        (
+            task_label(task),
+            *(mean_and_error(final_summary(experiment, variant, task)) for variant in experiment.variants),
+        )
+        for task in experiment.tasks
+    )
+    header = ("Task", *(variant_label(variant, experiment) for variant in experiment.variants))
+    return TextTable(header, rows, f"Final return, mean ± standard error over {seeds_in_words(experiment)}")
+
+
+def _beside_published(experiment: Experiment, pairs: Sequence[tuple[str, str]]) -> TextTable:
+    rows = []
+    for task, variant in pairs:
+        ours, theirs = final_summary(experiment, variant, task), published_for(experiment, variant, task)
+        if ours is None and theirs is None:
+            continue
+        interval = f"{ours.interval[0]:.1f} to {ours.interval[1]:.1f}" if ours and ours.interval else _NONE
+        rows.append(
+            (
+                task_label(task),
+                variant_label(variant, experiment),
+                mean_and_error(ours),
+                interval,
+                str(ours.seeds if ours else 0),
+                f"{theirs.mean:.1f} ± {theirs.spread:.1f}" if theirs else _NONE,
+                f"{ours.mean - theirs.mean:+.1f}" if ours and theirs else _NONE,
+            )
+        )
+    header = ("Task", "Variant", "Here", "95% interval", "Seeds", "Paper", "Difference")
+    return TextTable(header, tuple(rows), "Final return, mean ± standard error; the paper's over 10 seeds")
+
+
+def compact_table(experiment: Experiment) -> TextTable:
+    """Return one row per task and one cell per variant, the paper's mean in brackets."""
+
+    def cell(variant: str, task: str) -> str:
+        ours, theirs = final_summary(experiment, variant, task), published_for(experiment, variant, task)
+        return mean_and_error(ours) + (f" ({theirs.mean:.0f})" if theirs else "")
+
+    rows = tuple(
+        (task_label(task), *(cell(variant, task) for variant in experiment.variants)) for task in experiment.tasks
+    )
+    return TextTable(("Task", *(variant_label(variant, experiment) for variant in experiment.variants)), rows)
+
+
+def wall_time_table(experiment: Experiment) -> TextTable:
+    """Return minutes for the paper's 500,000 interactions, measured or projected."""
+    rows = []
+    for task in experiment.tasks:
+        for variant in experiment.variants:
+            found, theirs = minutes_of(experiment, variant, task), reference("wall-time", variant, task)
+            runs = experiment.of(variant, task, finished_only=False)
+            ours = statistics.summarise([minutes for minutes, _ in found]) if found else None
+            rows.append(
+                (
+                    task_label(task),
+                    variant_label(variant, experiment),
+                    mean_and_error(ours),
+                    "projected" if any(projected for _, projected in found) else "measured" if found else _NONE,
+                    f"{max(run.env_steps[-1] for run in runs):,.0f}" if runs else _NONE,
+                    f"{theirs.mean:.2f}" if theirs else _NONE,
+                )
+            )
+    header = ("Task", "Variant", "Minutes here", "How", "Interactions run", "Minutes in the paper")
+    return TextTable(header, tuple(rows), "Wall time for 500,000 interactions, mean ± standard error over seeds")
+
+
+def stability_table(experiment: Experiment) -> TextTable:
+    """Return the CVaR of the gradient norm's jumps per task and variant."""
+
+    def cell(variant: str, task: str) -> str:
+        values = cvar_values(experiment, variant, task)
+        if not values:
+            return _NONE
+        summary = statistics.summarise(values)
+        error = "(1 seed)" if summary.standard_error is None else f"± {summary.standard_error:.2g}"
+        return f"{summary.mean:.3g} {error}"
+
+    rows = tuple(
+        (task_label(task), *(cell(variant, task) for variant in experiment.variants)) for task in experiment.tasks
+    )
+    header = ("Task", *(variant_label(variant, experiment) for variant in experiment.variants))
+    return TextTable(header, rows, "CVaR of the gradient norm's jumps, mean ± standard error over seeds")
+
+
+def theorem_2_table(experiment: Experiment, dimensions: int, critics: int) -> TextTable:
+    """Return bias and variance of DecQN and of both ensemble targets, for one N and K."""
+    table = Cells(experiment.rows)
+    cells = sorted({cell_of(row) for row in experiment.rows if row["target"] == "max-of-mean"})
+    rows = []
+    for cell in cells:
+        single = Cell(cell.noise, cell.dimensions, cell.choices, 1)
+        values = [
+            table.exact(single, "decqn", "bias"),
+            table.exact(cell, "mean-of-max", "bias"),
+            table.exact(cell, "max-of-mean", "bias"),
+            table.exact(single, "decqn", "variance"),
+            table.exact(cell, "mean-of-max", "variance"),
+            table.exact(cell, "max-of-mean", "variance"),
+        ]
+        known = [value.value for value in values if value is not None]
+        if (cell.dimensions, cell.critics) == (dimensions, critics) and len(known) == len(values):
+            ratios = [f"{critics * variance / known[3]:.2f}" for variance in known[4:]]
+            rows.append((cell.noise.capitalize(), str(cell.choices), *(f"{bias:.3f}" for bias in known[:3]), *ratios))
+    header = (
+        "Noise", "n", "Bias DecQN", "Bias, mean of maxima", "Bias, maximum of the mean",
+        "K·Var/Var DecQN, mean of maxima", "K·Var/Var DecQN, maximum of the mean",
+    )  # fmt: skip
+    caption = (
+        f"What an ensemble does to the target, N = {dimensions}, K = {critics}; Theorem 2 says equal bias and ratio 1"
+    )
+    return TextTable(header, tuple(sorted(rows, key=lambda row: (row[0] != "Uniform", int(row[1])))), caption)
+
+
+def seeds_in_words(experiment: Experiment) -> str:
+    """Return how many seeds stand behind an experiment's means."""
+    counts = sorted(
+        {len(found) for t in experiment.tasks for v in experiment.variants if (found := experiment.of(v, t))}
+    )
+    if not counts:
+        return "no finished seed"
+    if counts == [1]:
+        return "a single seed, which has no standard error"
+    return f"{counts[0]} seeds" if len(counts) == 1 else f"{counts[0]} to {counts[-1]} seeds"
+
+
+def to_markdown(table: TextTable) -> str:
+    """Return a table in Markdown."""
+
+    def line(cells: Iterable[str]) -> str:
+        return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+    return "\n".join([line(table.header), "|" + "---|" * len(table.header), *map(line, table.rows)])

@@ -1,0 +1,112 @@
+"""The figures of the theorems and of the tabular experiment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from revalued.report.drawing import COLOURS, GREY, Figure, Panel, colours_of
+from revalued.report.naming import variant_label
+from revalued.report.results import Experiment, Row
+from revalued.report.theory import cell_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_TARGETS = {
+    "dqn": ("DQN", GREY),
+    "decqn": ("DecQN", COLOURS["decqn"]),
+    "mean-of-max": ("ensemble, mean of maxima (as proved)", COLOURS["decqn-ensemble"]),
+    "max-of-mean": ("ensemble, maximum of the mean (as used)", COLOURS["revalued"]),
+    "sum": ("DecQN-Sum", COLOURS["decqn-sum"]),
+}
+_NOISES = {"gaussian": "Gaussian"}
+_TYPICAL = (6, 10)
+"""N of walker and cheetah and K of the paper: the case drawn where it was computed."""
+
+
+def theorem_figures(experiment: Experiment) -> list[Figure]:
+    """Return bias and variance against the number of choices, for either kind of noise."""
+    rows = [row for row in experiment.rows if row["target"] in _TARGETS]
+    if not rows:
+        return []
+    dimensions, critics = typical_case(experiment)
+    noises = sorted({str(row["noise"]) for row in rows}, reverse=True)
+    shown = [row for row in rows if cell_of(row).dimensions == dimensions and cell_of(row).critics in (1, critics)]
+    panels = tuple(_theorem_panel(shown, noise, quantity) for noise in noises for quantity in ("bias", "variance"))
+    present = [target for target in _TARGETS if any(row["target"] == target for row in shown)]
+    caption = (
+        f"Bias and variance of the target against the number of choices per dimension, N = {dimensions} dimensions, "
+        f"K = {critics} critics. Lines: closed form; dots: simulation."
+    )
+    return [Figure("theorems", caption, panels, tuple(_TARGETS[target] for target in present))]
+
+
+def typical_case(experiment: Experiment) -> tuple[int, int]:
+    """Return the dimensions and critics to show: of those computed, the nearest to walker's and the paper's."""
+    cells = [cell_of(row) for row in experiment.rows]
+    dimensions = _nearest(_TYPICAL[0], [cell.dimensions for cell in cells])
+    return dimensions, _nearest(_TYPICAL[1], [cell.critics for cell in cells])
+
+
+def _theorem_panel(rows: Sequence[Row], noise: str, quantity: str) -> Panel:
+    chosen = [row for row in rows if row["noise"] == noise and row["quantity"] == quantity]
+
+    def draw(axes: Axes) -> None:
+        for target, (_, colour) in _TARGETS.items():
+            points = {int(row["n"]): row for row in chosen if row["target"] == target}
+            xs = sorted(points)
+            axes.plot(xs, [points[x]["monte_carlo"] for x in xs], "o", color=colour, markersize=4)
+            exact = [x for x in xs if points[x]["closed_form"] is not None]
+            # dashed, so that of two targets with the same curve both are seen
+            style = "--" if target == "mean-of-max" else "-"
+            axes.plot(exact, [points[x]["closed_form"] for x in exact], style, color=colour, linewidth=1.4)
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        ticks = sorted({int(row["n"]) for row in chosen})
+        axes.set_xticks(ticks, [str(tick) for tick in ticks])
+        axes.tick_params(axis="x", which="minor", bottom=False, labelbottom=False)
+        axes.set(
+            title=f"{quantity}, {_NOISES.get(noise, noise)} noise", xlabel="n, choices per dimension", ylabel=quantity
+        )
+
+    return Panel(
+        f"{quantity.capitalize()} of each target against the choices per dimension, {_NOISES.get(noise, noise)} noise.",
+        draw,
+    )
+
+
+def tabular_figures(experiment: Experiment) -> list[Figure]:
+    """Return one panel per size: how often the best sub-action is taken, against updates."""
+    variants = experiment.variants
+    colours = colours_of(variants)
+    cells = sorted({(int(row["N"]), int(row["n"])) for row in experiment.rows})
+
+    def panel(cell: tuple[int, int]) -> Panel:
+        rows = [row for row in experiment.rows if (int(row["N"]), int(row["n"])) == cell]
+
+        def draw(axes: Axes) -> None:
+            for variant in variants:
+                line = sorted((row for row in rows if row["variant"] == variant), key=lambda row: float(row["updates"]))
+                xs = [float(row["updates"]) for row in line]
+                low = [float(row["frequency"]) - 1.96 * float(row["standard_error"]) for row in line]
+                high = [float(row["frequency"]) + 1.96 * float(row["standard_error"]) for row in line]
+                axes.plot(xs, [float(row["frequency"]) for row in line], color=colours[variant], linewidth=1.4)
+                axes.fill_between(xs, low, high, color=colours[variant], alpha=0.2, linewidth=0)
+            axes.set(
+                title=f"N = {cell[0]}, n = {cell[1]}", xlabel="updates", ylabel="best sub-action, %", ylim=(0, 103)
+            )
+
+        return Panel(f"Frequency of the best last sub-action against updates, N = {cell[0]}, n = {cell[1]}.", draw)
+
+    trials = sorted({int(row["trials"]) for row in experiment.rows})
+    caption = (
+        "How often the last dimension takes its best sub-action, which is known from the start, while the others are "
+        f"still learning: mean of {trials[-1] if trials else 0:,} trials with 95% intervals."
+    )
+    legend = tuple((variant_label(variant, experiment), colours[variant]) for variant in variants)
+    return [Figure("tabular", caption, tuple(map(panel, cells)), legend)] if cells else []
+
+
+def _nearest(wanted: int, known: Sequence[int]) -> int:
+    return min((value for value in known if value > 1), key=lambda value: abs(value - wanted), default=1)

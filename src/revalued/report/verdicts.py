@@ -1,0 +1,149 @@
+"""Whether claims about training runs hold: bootstrap intervals of differences over seeds decide."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from revalued.report import statistics
+from revalued.report.claims import WALL_TIME_RATIO, Claim, claims_of
+from revalued.report.naming import task_label, with_setting
+from revalued.report.results import Experiment
+from revalued.report.statistics import Interval
+
+Outcome = Literal["holds", "does not hold", "undecided", "not enough data"]
+MIN_SEEDS = 2
+"""A verdict needs so many finished seeds on either side."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the files say at one place: a task, a cell of a grid, all tasks together."""
+
+    where: str
+    outcome: Outcome
+    detail: str
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One claim, or open question, with its verdicts and the scale at which they were found."""
+
+    experiment: str
+    statement: str
+    scale: str
+    verdicts: tuple[Verdict, ...]
+    overall: Verdict | None = None
+    is_question: bool = False
+
+    def counts(self) -> Counter[Outcome]:
+        """Return how many verdicts there are of each kind."""
+        return Counter(verdict.outcome for verdict in self.verdicts)
+
+
+def training_findings(experiment: Experiment) -> list[Finding]:
+    """Return what an experiment's runs say about each of its claims."""
+    return [_finding(claim, experiment, *_sides(claim, experiment)) for claim in _tested(experiment)]
+
+
+def untested(experiment: Experiment) -> list[str]:
+    """Return the claims that cannot be tested because a variant of theirs, or all their tasks, was not planned."""
+    tested = _tested(experiment)
+    return [claim.statement for claim in claims_of(experiment.name) if claim not in tested]
+
+
+def _tested(experiment: Experiment) -> list[Claim]:
+    return [
+        claim
+        for claim in claims_of(experiment.name)
+        if all(_sides(claim, experiment)) and any(claim.covers(task) for task in experiment.tasks)
+    ]
+
+
+def _sides(claim: Claim, experiment: Experiment) -> tuple[str, str]:
+    """Return the experiment's names of what is better and what is worse, empty where it does not have them."""
+    return with_setting(experiment, claim.better) or "", with_setting(experiment, claim.worse) or ""
+
+
+def decide(interval: Interval) -> Outcome:
+    """Return the verdict for a difference that a claim says is positive."""
+    low, high = interval
+    return "holds" if low > 0 else "does not hold" if high < 0 else "undecided"
+
+
+def decide_within(interval: Interval, allowed: Interval) -> Outcome:
+    """Return the verdict for a number that a claim says lies in a range."""
+    low, high = interval
+    if allowed[0] <= low and high <= allowed[1]:
+        return "holds"
+    return "does not hold" if high < allowed[0] or low > allowed[1] else "undecided"
+
+
+def _finding(claim: Claim, experiment: Experiment, better: str, worse: str) -> Finding:
+    tasks = [task for task in experiment.tasks if claim.covers(task)]
+    values = {
+        task: (_values(claim, experiment, better, task), _values(claim, experiment, worse, task)) for task in tasks
+    }
+    verdicts = tuple(_compare(claim, task_label(task), *values[task]) for task in tasks)
+    overall = _overall(claim, [pair for pair in values.values() if _enough(*pair)])
+    return Finding(claim.experiment, claim.statement, experiment.scale, verdicts, overall, claim.is_question)
+
+
+def _values(claim: Claim, experiment: Experiment, variant: str, task: str) -> list[float]:
+    """Return one number per finished seed."""
+    if claim.measure == "cvar":
+        return cvar_values(experiment, variant, task)
+    if claim.measure == "minutes":
+        return [minutes for minutes, _ in minutes_of(experiment, variant, task)]
+    measure = statistics.final_performance if claim.measure == "final" else statistics.mean_over_run
+    return [measure(run) for run in experiment.of(variant, task)]
+
+
+def cvar_values(experiment: Experiment, variant: str, task: str) -> list[float]:
+    """Return the CVaR of each seed after its last update."""
+    rows = [row for row in experiment.rows if row["variant"] == variant and row["task"] == task]
+    last = {row["seed"]: float(row["cvar95"]) for row in sorted(rows, key=lambda row: float(row["updates"]))}
+    return [last[seed] for seed in sorted(last)]
+
+
+def minutes_of(experiment: Experiment, variant: str, task: str) -> list[tuple[float, bool]]:
+    """Return the minutes of each seed to the paper's length, and whether they are projected; unfinished runs count."""
+    found = (statistics.projected_minutes(run) for run in experiment.of(variant, task, finished_only=False))
+    return [minutes for minutes in found if minutes is not None]
+
+
+def _enough(better: Sequence[float], worse: Sequence[float]) -> bool:
+    return min(len(better), len(worse)) >= MIN_SEEDS
+
+
+def _compare(claim: Claim, where: str, better: list[float], worse: list[float]) -> Verdict:
+    if not _enough(better, worse):
+        detail = f"finished seeds: {len(better)} and {len(worse)}; {MIN_SEEDS} of each are needed"
+        return Verdict(where, "not enough data", detail)
+    seeds = f"{len(better)} and {len(worse)} seeds"
+    style = ".3g" if claim.measure == "cvar" else ".1f"
+    means = f"{sum(better) / len(better):{style}} against {sum(worse) / len(worse):{style}}"
+    if claim.measure == "minutes":
+        value, interval = statistics.ratio(better, worse)
+        detail = f"{means} minutes; ratio {value:.2f} {_range(interval, '.2f')}; {seeds}"
+        return Verdict(where, decide_within(interval, WALL_TIME_RATIO), detail)
+    if claim.measure == "cvar":  # the lower is the better one
+        value, interval = statistics.difference(worse, better)
+        return Verdict(where, decide(interval), f"{means}; lower by {value:.3g} {_range(interval, '.3g')}; {seeds}")
+    value, interval = statistics.difference(better, worse)
+    return Verdict(where, decide(interval), f"{means}; difference {value:+.1f} {_range(interval, '+.1f')}; {seeds}")
+
+
+def _overall(claim: Claim, pairs: Sequence[tuple[list[float], list[float]]]) -> Verdict | None:
+    """Return the verdict on all tasks together, where their returns may be put together at all."""
+    if len(pairs) < 2 or claim.measure not in ("final", "area"):
+        return None
+    value, interval = statistics.interquartile_difference([pair[0] for pair in pairs], [pair[1] for pair in pairs])
+    detail = f"difference of interquartile means {value:+.1f} {_range(interval, '+.1f')} over {len(pairs)} tasks"
+    return Verdict("all tasks together", decide(interval), detail)
+
+
+def _range(interval: Interval, style: str) -> str:
+    return f"[{interval[0]:{style}}, {interval[1]:{style}}]"

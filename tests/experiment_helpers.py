@@ -1,0 +1,82 @@
+"""A small experiment on toy tasks, and an executor that trains in this process."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from revalued import runs
+from revalued.experiments.executor import Event, LocalExecutor, Stop
+from revalued.experiments.overview import SilentOverview
+from revalued.experiments.plan import Experiment, PlannedRun, Setting, Variant, plan
+from revalued.experiments.runner import Outcome, carry_out
+from revalued.experiments.scales import Scale
+from run_helpers import QUICK, stop_after
+
+SCALE = Scale(
+    name="smoke",
+    seeds=2,
+    critics=2,
+    env_steps=350,
+    overrides={name: value for name, value in QUICK.items() if name not in ("critics", "env_steps")},
+)
+"""As quick as `run_helpers.QUICK`: 50 updates, evaluations after 20, 40 and 50 of them."""
+
+TOY = Experiment(
+    name="toy",
+    title="Toys",
+    source="No figure",
+    compares="Two algorithms on toys.",
+    variants=(
+        Variant("decqn", "DecQN", {"algo": "decqn"}, scales=("paper", "laptop", "smoke")),
+        Variant("revalued", "REValueD", {"algo": "revalued"}),
+    ),
+    tasks={"paper": ("toy-levers", "toy-counting"), "laptop": ("toy-levers",), "smoke": ("toy-levers",)},
+)
+
+
+class InThisProcess:
+    """Trains one run after the other, without new processes; a run may be stopped or made to fail."""
+
+    def __init__(self, fails: Callable[[Path], bool] = lambda path: False, stops_in_run: int | None = None) -> None:
+        self.trained: list[Path] = []
+        self._fails, self._stops_in_run = fails, stops_in_run
+
+    def execute(self, paths: Iterable[Path], stop: Callable[[], Stop]) -> Iterator[Event]:
+        for number, path in enumerate(paths):
+            yield Event("started", path)
+            if self._fails(path):
+                yield Event("failed", path, message="the arm fell off")
+                continue
+            if number == self._stops_in_run:
+                runs.resume(path, should_stop=stop_after(40))
+                yield Event("interrupted", path)
+                return
+            self.trained.append(path)
+            runs.resume(path)
+            yield Event("finished", path)
+
+
+def planned(seeds: int | None = None, tasks: tuple[str, ...] = (), experiment: Experiment = TOY) -> list[PlannedRun]:
+    return plan(experiment, SCALE, seeds, tasks)
+
+
+def carry_out_toy(
+    out: Path,
+    executor: InThisProcess | LocalExecutor,
+    seeds: int | None = None,
+    tasks: tuple[str, ...] = (),
+    experiment: Experiment = TOY,
+    **options: Any,
+) -> Outcome:
+    return carry_out(experiment, SCALE, planned(seeds, tasks, experiment), out, executor, SilentOverview(), **options)
+
+
+def read_csv(path: Path, without: tuple[str, ...] = ("wall_s",)) -> list[dict[str, str]]:
+    with path.open(newline="") as file:
+        return [{name: value for name, value in row.items() if name not in without} for row in csv.DictReader(file)]
+
+
+NOISY = Setting(reward_noise=0.1)

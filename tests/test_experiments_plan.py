@@ -1,0 +1,198 @@
+"""Experiments as data: labels, sizes of plans, and the configurations that follow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from revalued.config import TrainConfig, to_dict
+from revalued.envs import BENCHMARK_TASKS
+from revalued.errors import UserError
+from revalued.experiments.catalogue import CONTROL_SUITE, EXPERIMENTS, find_experiment
+from revalued.experiments.estimates import estimate_seconds
+from revalued.experiments.notes import scale_note
+from revalued.experiments.plan import (
+    Experiment,
+    PlannedRun,
+    Setting,
+    TaskLabel,
+    format_task,
+    parse_task,
+    plan,
+)
+from revalued.experiments.scales import SCALES, find_scale
+from revalued.knobs import places
+
+TRAINED = [experiment for experiment in EXPERIMENTS.values() if isinstance(experiment, Experiment)]
+NAMES = [
+    "main", "bins", "regulariser", "stochastic-reward", "stochastic-state", "ensemble-size", "sum", "wall-time", "beta",
+    "stability", "tabular", "weight-function", "regulariser-reduction", "ensemble-target", "metaworld",
+    "ensembled-baselines", "distributional", "theorems",
+]  # fmt: skip
+
+
+def flat_fields(config: TrainConfig) -> dict[str, object]:
+    data = to_dict(config)
+    return {
+        **{name: data[name] for name in ("task", "algo")},
+        **{name: _at(data, path) for name, path in places().items()},
+    }
+
+
+def _at(data: Any, path: tuple[str, ...]) -> object:
+    for name in path:
+        data = data[name]
+    return data
+
+
+def trained(name: str) -> Experiment:
+    experiment = find_experiment(name)
+    assert isinstance(experiment, Experiment)
+    return experiment
+
+
+def by_key(name: str, scale: str) -> dict[tuple[str, str, int], PlannedRun]:
+    return {run.key: run for run in plan(trained(name), SCALES[scale])}
+
+
+@pytest.mark.parametrize(
+    ("text", "label"),
+    [
+        ("walker-walk", TaskLabel("walker-walk")),
+        ("cheetah-run@30", TaskLabel("cheetah-run", Setting(30))),
+        ("dog-run+reward-noise", TaskLabel("dog-run", Setting(reward_noise=0.1))),
+        ("dog-run+state-noise0.25", TaskLabel("dog-run", Setting(state_noise=0.25))),
+        ("fish-swim@10+reward-noise+state-noise1e-05", TaskLabel("fish-swim", Setting(10, 0.1, 1e-5))),
+        ("metaworld:door-open-v3@5", TaskLabel("metaworld:door-open-v3", Setting(5))),
+    ],
+)
+def test_labels_are_read_and_written(text: str, label: TaskLabel) -> None:
+    assert parse_task(text) == label
+    assert format_task(label) == text
+
+
+@pytest.mark.parametrize("text", ["walker-walk@", "walker-walk@many", "walker-walk+noise", "a+reward-noise0.1.2", ""])
+def test_labels_that_mean_nothing_are_refused(text: str) -> None:
+    with pytest.raises(UserError, match="cannot be read"):
+        parse_task(text)
+
+
+def test_every_experiment_is_there() -> None:
+    assert sorted(EXPERIMENTS) == sorted(NAMES)
+    assert CONTROL_SUITE == BENCHMARK_TASKS
+    with pytest.raises(UserError, match="did you mean ensemble-size"):
+        find_experiment("ensemble-sise")
+    with pytest.raises(UserError, match="did you mean laptop"):
+        find_scale("labtop")
+
+
+@pytest.mark.parametrize(
+    ("name", "runs"),
+    [
+        ("main", 3 * 16 * 10),
+        ("bins", 3 * 6 * 5 * 10),
+        ("regulariser", 3 * 6 * 10),
+        ("ensemble-size", 6 * 6 * 10),
+        ("wall-time", 2 * 2 * 3),
+        ("beta", 5 * 5 * 10),
+        ("distributional", 2 * 4 * 3 * 10),
+    ],
+)
+def test_sizes_of_the_papers_plans(name: str, runs: int) -> None:
+    assert len(plan(trained(name), SCALES["paper"])) == runs
+
+
+@pytest.mark.parametrize("experiment", TRAINED, ids=lambda experiment: experiment.name)
+@pytest.mark.parametrize("scale", SCALES.values(), ids=lambda scale: scale.name)
+def test_every_plan_names_each_run_once(experiment: Experiment, scale: object) -> None:
+    runs = plan(experiment, SCALES[scale.name])  # type: ignore[attr-defined]
+    assert len({run.key for run in runs}) == len(runs)
+    for run in runs:
+        label = parse_task(run.task)
+        config = run.config
+        assert (config.task, config.bins, config.reward_noise, config.state_noise, config.seed) == (
+            label.task, label.setting.bins, label.setting.reward_noise, label.setting.state_noise, run.seed,
+        )  # fmt: skip
+
+
+def test_the_papers_protocol_is_the_default_configuration() -> None:
+    default = flat_fields(TrainConfig(task=""))
+    runs = [run for run in plan(trained("main"), SCALES["paper"], 2) if run.variant == "revalued"]
+    for run in runs:
+        changed = {name for name, value in flat_fields(run.config).items() if value != default[name]}
+        assert changed <= {"task", "seed", "env_steps", "threads"}
+    assert {run.config.schedule.env_steps for run in runs} == {500_000, 1_000_000, 2_000_000}
+
+
+def test_laptop_runs_differ_from_the_defaults_in_nothing_but_length_ensemble_and_threads() -> None:
+    runs = by_key("main", "laptop")
+    expected = {"task": "walker-walk", "seed": 1, "env_steps": 120_000, "threads": 1, "device": "cpu"}
+    default = flat_fields(TrainConfig(task=""))
+    assert flat_fields(runs["revalued", "walker-walk", 1].config) == {**default, **expected, "critics": 3}
+    decqn = {"algo": "decqn", "critics": 1, "beta": 0.0}
+    assert flat_fields(runs["decqn", "walker-walk", 1].config) == {**default, **expected, **decqn}
+    for experiment in TRAINED:
+        for run in plan(experiment, SCALES["laptop"]):
+            assert run.config.schedule.env_steps == (15_000 if experiment.name == "wall-time" else 120_000)
+
+
+def test_every_laptop_experiment_fits_a_night_and_every_run_two_hours() -> None:
+    for experiment in TRAINED:
+        seconds = [estimate_seconds(run.config, 1) for run in plan(experiment, SCALES["laptop"])]
+        assert sum(seconds) / 2 < 10 * 3600, experiment.name
+        assert max(seconds) < 2 * 3600, experiment.name
+
+
+def test_ensembles_by_scale() -> None:
+    def critics(name: str, scale: str) -> list[int]:
+        return sorted({run.config.algorithm.critics for run in plan(trained(name), SCALES[scale])})
+
+    assert critics("ensemble-size", "paper") == [1, 3, 5, 10, 15, 20]
+    assert critics("ensemble-size", "laptop") == [1, 3, 5]
+    assert critics("regulariser", "paper") == [1, 10]
+    assert critics("regulariser", "laptop") == [1, 3]
+    assert critics("regulariser", "smoke") == [1, 2]
+    assert critics("wall-time", "laptop") == [1, 10]
+
+
+def test_timed_runs_have_all_cores_and_rows_to_measure_between() -> None:
+    for run in plan(trained("wall-time"), SCALES["laptop"]):
+        schedule = run.config.schedule
+        assert run.config.execution.threads is None
+        updates = (schedule.env_steps - schedule.warmup_env_steps) // schedule.env_steps_per_update
+        assert updates // schedule.eval_every >= 4
+
+
+def test_stability_logs_every_update() -> None:
+    assert {run.config.schedule.log_every for run in plan(trained("stability"), SCALES["laptop"])} == {1}
+
+
+def test_chosen_tasks_have_the_settings_of_the_experiment_unless_they_say_which() -> None:
+    def tasks(name: str, *chosen: str) -> list[str]:
+        return list(dict.fromkeys(run.task for run in plan(trained(name), SCALES["laptop"], 1, chosen)))
+
+    assert tasks("bins", "reacher-hard") == [f"reacher-hard{at}" for at in ("", "@10", "@30", "@75", "@100")]
+    assert tasks("bins", "reacher-hard@30") == ["reacher-hard@30"]
+    assert tasks("bins", "reacher-hard@3") == ["reacher-hard"]
+    assert tasks("stochastic-state", "fish-swim") == ["fish-swim+state-noise"]
+
+
+def test_every_comparison_has_its_first_seed_before_any_has_its_second() -> None:
+    seeds = [run.seed for run in plan(trained("main"), SCALES["laptop"])]
+    assert seeds == sorted(seeds)
+    assert set(seeds) == {0, 1, 2}
+
+
+def test_the_note_says_what_differs_from_the_paper() -> None:
+    runs = plan(trained("ensemble-size"), SCALES["laptop"])
+    note = scale_note(trained("ensemble-size"), SCALES["laptop"], runs, [0, 1, 2], [run.task for run in runs])
+    assert "120,000 interactions per run (paper: 500,000 to 2,000,000, our reading" in note
+    assert "3 seeds (paper: 10)" in note
+    assert "ensembles of 3 critics" in note
+    assert "without revalued-k10, revalued-k15, revalued-k20, dog-trot, dog-run" in note
+    runs = plan(trained("wall-time"), SCALES["laptop"])
+    note = scale_note(trained("wall-time"), SCALES["laptop"], runs, [0, 1, 2], [run.task for run in runs])
+    assert "15,000 interactions per run (paper: 500,000)" in note
+    assert "ensembles of 3" not in note
+    assert "every 500 updates (paper: 1,000)" in note
