@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import dataclasses
 import importlib
 import inspect
+import io
 import typing
 from collections.abc import Callable, Iterator
 from types import ModuleType
@@ -15,6 +17,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 import revalued
+from revalued.cli import main
 from revalued.config import TrainConfig
 
 MODULES = {
@@ -42,16 +45,23 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def settings_page() -> str:
     """Return the page of all fields of `TrainConfig`."""
     parts = [
-        "# Every setting",
+        "# Commands and settings",
         "One name, three places: a flag (`--env-steps 1000`), a keyword of the [agents](python.md) (`env_steps=1000`), "
         "and an entry of a run's `config.json`. A yes-or-no flag is switched off with `--no-`, such as "
         "`--no-prioritised`. Presets set some of the algorithm's fields; [their table](algorithms.md) says which.",
+        "```text\n" + _usage() + "\n```",
         *_settings("The run", TrainConfig),
     ]
     for field, hint in typing.get_type_hints(TrainConfig).items():
         if isinstance(hint, type) and dataclasses.is_dataclass(hint):
             parts += _settings(field.capitalize(), hint)
     return "\n\n".join(parts) + "\n"
+
+
+def _usage() -> str:
+    with contextlib.redirect_stdout(io.StringIO()) as shown:
+        main(["--help"])
+    return shown.getvalue().strip()
 
 
 def _settings(title: str, kind: type[Any]) -> list[str]:
@@ -99,7 +109,7 @@ def public_names(module: ModuleType) -> Iterator[tuple[str, Any]]:
     if names is None:
         names = [name for name, found in vars(module).items() if getattr(found, "__module__", "") == module.__name__]
     for name in names:
-        found = getattr(module, name)
+        found = inspect.unwrap(getattr(module, name))  # of a cache
         if not name.startswith("_") and (inspect.isclass(found) or inspect.isfunction(found)):
             yield name, found
 

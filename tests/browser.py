@@ -21,7 +21,7 @@ _FLAGS = (
     "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-extensions",
     "--hide-scrollbars", "--remote-debugging-pipe",
 )  # fmt: skip
-_PATIENCE_SECONDS = 60.0
+_PATIENCE_SECONDS = 120.0
 
 
 def executable() -> str | None:

@@ -23,11 +23,19 @@ PAGES = pages()
 EXTRAS = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"])
 TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))
 TEXTS = ("text", "csv", "toml", "yaml")
-# These need a run or more to begin with, and are run by tests that make it.
+# These need a run to begin with, or a kernel, and are run by tests of their own.
 ELSEWHERE = {
     "docs/export.md": "test_export_runs.py",
     "docs/inspect.md": "test_inspection_page.py",
+    "docs/notebooks/looking_inside_an_ensemble.md": "test_notebooks.py",
+    "docs/notebooks/quick_start.md": "test_notebooks.py",
     "docs/python.md": "test_docs_python.py",
+}
+# What a page says that the reader will see, in all of its blocks or in the quick ones.
+PROMISED_SLOWLY = {"docs/index.md": "mean return 10.00 ± 0.00"}
+PROMISED = {
+    "docs/faq.md": "\n500\n",
+    "docs/reproducibility.md": "True\n",
 }
 OTHER_COMMANDS = ("cd", "git", "mkdocs", "ray", "tensorboard", "wandb")
 
@@ -137,19 +145,21 @@ def has(page: Path, *modes: str) -> bool:
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if has(page, "run")], ids=named)
-def test_blocks_run(page: Path) -> None:
+def test_blocks_run(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run_blocks(page, ("run",))
+    assert PROMISED.get(named(page), "") in capsys.readouterr().out
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", [page for page in PAGES if has(page, "slow")], ids=named)
-def test_slow_blocks_run(page: Path) -> None:
+def test_slow_blocks_run(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run_blocks(page, ("run", "slow"))
+    assert PROMISED_SLOWLY.get(named(page), "") in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("page", "test"), ELSEWHERE.items())
 def test_the_other_pages_are_run_elsewhere(page: str, test: str) -> None:
-    assert Path(page).name in (ROOT / "tests" / test).read_text()
+    assert Path(page).stem in (ROOT / "tests" / test).read_text()
 
 
 def test_your_own_environment_has_at_most_twenty_lines() -> None:

@@ -49,8 +49,16 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("masked", [False, True], ids=["unmasked", "masked"])
-@pytest.mark.parametrize("sizes", [(3,) * 4, UNEQUAL], ids=["equal", "unequal"])
+@pytest.mark.parametrize(
+    ("sizes", "masked"),
+    [
+        ((3,) * 4, False),
+        (UNEQUAL, True),
+        pytest.param((3,) * 4, True, marks=pytest.mark.slow),
+        pytest.param(UNEQUAL, False, marks=pytest.mark.slow),
+    ],
+    ids=["equal", "unequal-masked", "equal-masked", "unequal"],
+)
 @pytest.mark.parametrize("case", CASES)
 def test_it_chooses_as_the_policy(case: str, sizes: tuple[int, ...], masked: bool) -> None:
     check(random_policy(FactorisedActions(sizes), **CASES[case]), sizes, masked)

@@ -8,6 +8,7 @@ import pytest
 
 from report_data import write_cvar, write_training
 from revalued.experiments.catalogue import EXPERIMENTS
+from revalued.experiments.plan import Experiment as TrainingExperiment
 from revalued.report import naming, published, results, verdicts
 from revalued.report.claims import CLAIMS, claims_of
 from revalued.report.published import BETA, ENSEMBLE_SIZE, REGULARISER, WALL_TIME, Published, reference
@@ -147,6 +148,13 @@ def test_every_claim_is_about_an_experiment_of_the_catalogue() -> None:
     assert {claim.experiment for claim in CLAIMS} <= set(EXPERIMENTS)
     computed = {"theorems", "tabular"}
     assert set(EXPERIMENTS) - {claim.experiment for claim in CLAIMS} == computed
+
+
+def test_claims_name_variants_that_the_experiments_have() -> None:
+    for claim in CLAIMS:
+        experiment = EXPERIMENTS[claim.experiment]
+        assert isinstance(experiment, TrainingExperiment)
+        assert {claim.better, claim.worse} <= {variant.id for variant in experiment.variants}, claim
 
 
 def test_published_numbers() -> None:

@@ -9,6 +9,8 @@ import pytest
 
 from report_data import write_csv, write_cvar, write_provenance, write_training
 from revalued.errors import UserError
+from revalued.experiments import results as written
+from revalued.experiments import tabular, theorems
 from revalued.report import results
 from revalued.report.results import TRAINING_COLUMNS
 
@@ -18,6 +20,13 @@ LEVELS = {("revalued", "walker-walk"): 500.0, ("decqn", "walker-walk"): 400.0}
 def row(**changes: object) -> dict[str, object]:
     base = {"experiment": "mine", "variant": "a", "task": "t", "seed": 0, "updates": 10, "env_steps": 100}
     return base | {"return": 1.5, "wall_s": 2.5} | changes
+
+
+def test_the_columns_are_those_that_experiments_write() -> None:
+    assert results.TRAINING_COLUMNS == written.RESULT_COLUMNS
+    assert results.CVAR_COLUMNS == written.CVAR_COLUMNS
+    assert results.THEOREM_COLUMNS == theorems.COLUMNS
+    assert results.TABULAR_COLUMNS == tabular.COLUMNS
 
 
 def test_an_experiment_is_read_back(tmp_path: Path) -> None:

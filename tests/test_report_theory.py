@@ -10,7 +10,7 @@ import pytest
 
 from report_data import theorem_row, write_tabular, write_theorems
 from revalued.report import results, tables, theory, theory_figures
-from revalued.report.verdicts import Finding
+from revalued.report.verdicts import Finding, Outcome, Verdict
 
 
 def theorem_findings(tmp_path: Path, *rows: Mapping[str, Any]) -> dict[str, Finding]:
@@ -106,6 +106,19 @@ def test_the_tabular_problem_is_judged_by_its_mean_frequency(tmp_path: Path) -> 
     assert claim.verdicts[1].detail == "65.0% against 35.0%; difference +30.0 [+27.2, +32.8]"
     assert (claim.is_question, question.is_question) == (False, True)
     assert outcomes(question) == {"N = 10, n = 10": "holds"}
+
+
+def test_one_word_for_several_verdicts() -> None:
+    def word(*outcomes: Outcome) -> str:
+        return tables.headline(Finding("e", "s", "x", tuple(Verdict("w", outcome, "d") for outcome in outcomes)))
+
+    assert word("holds", "holds", "not enough data") == "holds"
+    assert word("not enough data") == "not enough data"
+    assert word("holds", "undecided") == "holds in part"
+    assert word("does not hold", "undecided", "not enough data") == "fails in part"
+    assert word("holds", "does not hold", "undecided") == "mixed"
+    assert tables.answer("holds in part", is_question=True) == "partly yes"
+    assert tables.answer("holds in part", is_question=False) == "holds in part"
 
 
 def test_mean_frequencies_take_the_mean_error(tmp_path: Path) -> None:

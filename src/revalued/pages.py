@@ -241,6 +241,7 @@ svg, img, video { display: block; max-width: 100%; height: auto; }
 .legend { display: flex; flex-wrap: wrap; gap: .2rem 1.2rem; margin-bottom: .5rem; font-size: .92rem; }
 .legend i { display: inline-block; width: 1.4rem; height: .3rem; border-radius: .15rem; margin-right: .45rem;
   vertical-align: middle; print-color-adjust: exact; -webkit-print-color-adjust: exact; }
+@media (max-width: 600px) { .badge { white-space: normal; min-width: 6.2rem; text-align: center; } }
 details { margin: 1rem 0; } summary { cursor: pointer; color: var(--link); }
 @media print {
   :root { --ink: #000; --soft: #444; --paper: #fff; --raised: #fff; --line: #bbb; --link: #000;

@@ -98,6 +98,14 @@ class RunFolder:
         finally:
             os.close(descriptor)
 
+    def is_in_use(self) -> bool:
+        """Tell whether a process is training in this folder."""
+        try:
+            with self.locked():
+                return False
+        except UserError:
+            return True
+
     def write_summary(self, summary: Mapping[str, Any]) -> None:
         """Write summary.json."""
         write_json(self.path / "summary.json", summary)

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
+from revalued.cli.where import Where
 from revalued.errors import UserError
-from revalued.experiments.executor import LocalExecutor, Stop
+from revalued.experiments.executor import Stop
 from revalued.experiments.ledger import Ledger
 from revalued.experiments.notes import scale_note
 from revalued.experiments.overview import make_overview
@@ -24,6 +25,8 @@ from revalued.experiments.workload import Workload
 from revalued.progress import format_duration
 
 _DEFAULT_JOBS = 2
+_MANY_JOBS = 10_000
+"""On a cluster, its size is the limit."""
 
 
 @dataclass
@@ -53,12 +56,14 @@ class StopRequest:
                 signal.signal(number, handler)
 
 
-def settle_jobs(jobs: int | None, experiment: Experiment | None = None) -> int:
+def settle_jobs(jobs: int | None, experiment: Experiment | None = None, *, on_cluster: bool = False) -> int:
     """Return how many runs go on side by side."""
     if jobs is not None and jobs < 1:
         raise UserError(f"jobs = {jobs} is not possible: it must be at least 1")
     if experiment is not None and experiment.alone:
         return 1
+    if on_cluster and jobs is None:
+        return _MANY_JOBS
     return min(_DEFAULT_JOBS, len(os.sched_getaffinity(0))) if jobs is None else jobs
 
 
@@ -107,7 +112,8 @@ def _time_line(work: Workload) -> str:
     if not work.to_do:
         return f"{runs}: nothing to do"
     basis = "finished runs on this machine" if work.is_calibrated else "figures of another machine"
-    jobs = f"{work.jobs} job{'s' if work.jobs > 1 else ''}"
+    side_by_side = min(work.jobs, len(work.to_do))
+    jobs = f"{side_by_side} job{'s' if side_by_side > 1 else ''}"
     return (
         f"{runs}; about {format_duration(work.seconds_left())} with {jobs}, the longest run "
         f"{format_duration(work.longest_seconds())} (a rough estimate, from {basis})"
@@ -123,6 +129,7 @@ def train_all(
     *,
     quiet: bool,
     command: Sequence[str],
+    where: Where,
 ) -> int:
     """Train what is not trained yet; say how it ended and how to go on."""
     view = make_overview(quiet=quiet)
@@ -130,8 +137,8 @@ def train_all(
     try:
         work = workload_of(Ledger(experiment, scale, planned, out), jobs)
         view.say(f"{experiment.name}: {experiment.title}\n{_note(experiment, scale, planned)}\n{_time_line(work)}")
-        with stop.listening():
-            outcome = carry_out(experiment, scale, planned, out, LocalExecutor(jobs), view, jobs=jobs, stop=stop)
+        with where.executor(jobs, view.say) as executor, stop.listening():
+            outcome = carry_out(experiment, scale, planned, out, executor, view, jobs=jobs, stop=stop)
     finally:
         view.close()
     return _conclude(outcome, stop, quiet=quiet, command=command)

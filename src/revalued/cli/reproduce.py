@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from revalued.cli.parsing import parse
+from revalued.cli.where import Where
 from revalued.errors import UserError
 from revalued.experiments.catalogue import METAWORLD, find_experiment
 from revalued.experiments.plan import ComputedExperiment, Experiment, plan
@@ -24,7 +25,7 @@ class ReproduceArguments:
     seeds: int | None = None
     """Number of seeds; by default the scale's: 1, 3 or 10."""
     jobs: int | None = None
-    """Runs side by side, one thread each; by default 2. Results do not depend on it."""
+    """Runs side by side, one thread each; by default 2, on a cluster as many as fit. Results do not depend on it."""
     tasks: tuple[str, ...] = ()
     """Tasks instead of the scale's own, such as walker-walk, or cheetah-run@30 for 30 bins only."""
     out: Path = Path("results")
@@ -33,6 +34,7 @@ class ReproduceArguments:
     """Only show what would be done and about how long it takes."""
     quiet: bool = False
     """Print nothing but failures."""
+    where: Where = field(default_factory=Where)
 
 
 def reproduce(arguments: list[str]) -> int:
@@ -49,7 +51,7 @@ def _train(experiment: Experiment, scale: Scale, given: ReproduceArguments, argu
     planned = plan(experiment, scale, given.seeds, tasks)
     from revalued.cli.experiment_runs import check_tasks, settle_jobs, show_plan, train_all
 
-    jobs = settle_jobs(given.jobs, experiment)
+    jobs = settle_jobs(given.jobs, experiment, on_cluster=given.where.cluster is not None)
     if given.jobs not in (None, jobs):
         print(
             f"{experiment.name} is timed: one run at a time with all cores, --jobs {given.jobs} is not used",
@@ -60,7 +62,7 @@ def _train(experiment: Experiment, scale: Scale, given: ReproduceArguments, argu
     if given.dry_run:
         return show_plan(experiment, scale, planned, given.out, jobs)
     command = ["reproduce", *arguments]
-    return train_all(experiment, scale, planned, given.out, jobs, quiet=given.quiet, command=command)
+    return train_all(experiment, scale, planned, given.out, jobs, quiet=given.quiet, command=command, where=given.where)
 
 
 def _compute(experiment: ComputedExperiment, scale: Scale, given: ReproduceArguments) -> int:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import itertools
 import typing
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
 from revalued.algorithms.presets import preset
 from revalued.cli.parsing import flags, parse
+from revalued.cli.where import Where
 from revalued.config import TrainConfig
 from revalued.errors import UserError, unknown_name
 from revalued.experiments.plan import Experiment, Setting, Variant, plan
@@ -30,7 +31,7 @@ class SweepArguments:
     seeds: int = 3
     """Number of seeds."""
     jobs: int | None = None
-    """Runs side by side, one thread each; by default 2. Results do not depend on it."""
+    """Runs side by side, one thread each; by default 2, on a cluster as many as fit. Results do not depend on it."""
     name: str | None = None
     """Name of the sweep; by default the task."""
     out: Path = Path("sweeps")
@@ -39,6 +40,7 @@ class SweepArguments:
     """Only show what would be done and about how long it takes."""
     quiet: bool = False
     """Print nothing but failures."""
+    where: Where = field(default_factory=Where)
 
 
 @dataclass(frozen=True)
@@ -55,12 +57,12 @@ def sweep(arguments: list[str]) -> int:
     planned = plan(experiment, scale)
     from revalued.cli.experiment_runs import check_tasks, settle_jobs, show_plan, train_all
 
-    jobs = settle_jobs(given.jobs)
+    jobs = settle_jobs(given.jobs, on_cluster=given.where.cluster is not None)
     check_tasks(planned, [given.task])
     if given.dry_run:
         return show_plan(experiment, scale, planned, given.out, jobs)
     command = ["sweep", *arguments]
-    return train_all(experiment, scale, planned, given.out, jobs, quiet=given.quiet, command=command)
+    return train_all(experiment, scale, planned, given.out, jobs, quiet=given.quiet, command=command, where=given.where)
 
 
 def sweep_experiment(name: str, task: str, swept: Mapping[str, Sequence[Any]]) -> Experiment:

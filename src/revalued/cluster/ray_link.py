@@ -58,7 +58,7 @@ def connect(cluster: str, *, local_cpus: int | None = None) -> Iterator[ModuleTy
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     try:
         if cluster == LOCAL:
-            with _loopback_only(ray):
+            with _loopback_only(ray), _sigterm_held_back():
                 # "local", and not nothing: RAY_ADDRESS must not turn this into somebody's cluster
                 ray.init(
                     "local", num_cpus=local_cpus, num_gpus=0, include_dashboard=False,
@@ -98,6 +98,16 @@ def _loopback_only(ray: ModuleType) -> Iterator[None]:
             del os.environ[name]
         else:
             os.environ[name] = before[1]
+
+
+@contextmanager
+def _sigterm_held_back() -> Iterator[None]:
+    """Start processes that a scheduler's SIGTERM to the whole group does not end: the learner ends them, at its end."""
+    previous = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, previous)
 
 
 def _reachable(ray: ModuleType, cluster: str) -> tuple[str, bool]:
@@ -190,4 +200,6 @@ class RayLink:
         except errors.RayTaskError as error:  # our own code failed there: it would fail again
             return Report(actor, failure=str(error.cause), traceback_text=str(error))
         except errors.RayError as error:  # the process, its node or its answer is gone
+            if getattr(error, "actor_init_failed", False):  # it could not even be made there: something is missing
+                return Report(actor, failure=str(error).strip().rpartition("\n")[2], traceback_text=str(error))
             return Report(actor, lost=textwrap.shorten(f"{type(error).__name__}: {error}", _REASON_LENGTH))

@@ -71,7 +71,7 @@ class LocalExecutor:
                     if path is None:
                         exhausted = True
                     else:
-                        running[path] = _launch(path)
+                        running[path] = launch(path)
                         yield Event("started", path)
                 wanted = stop()
                 if wanted > told:
@@ -86,7 +86,7 @@ class LocalExecutor:
                         yield Event("progress", path, env_steps_so_far(path))
                     else:
                         del running[path]
-                        yield _ending(path, code, stopped=told is not Stop.NO)
+                        yield outcome(path, code, stopped=told is not Stop.NO)
                 if len(running) == self.jobs or exhausted or told:
                     time.sleep(self._poll_seconds)
         finally:
@@ -106,7 +106,8 @@ class LocalExecutor:
                 process.wait()
 
 
-def _launch(path: Path) -> subprocess.Popen[bytes]:
+def launch(path: Path, before: Callable[[], None] | None = None) -> subprocess.Popen[bytes]:
+    """Start the process that trains a run, with its output in the run's log; it calls `before` first of all."""
     begin_log(path)
     with (path / LOG_NAME).open("ab") as log:
         return subprocess.Popen(
@@ -115,10 +116,12 @@ def _launch(path: Path) -> subprocess.Popen[bytes]:
             stdout=log,
             stderr=log,
             start_new_session=True,  # Ctrl-C in the terminal reaches only us, and we tell it once
+            preexec_fn=before,
         )
 
 
-def _ending(path: Path, code: int, *, stopped: bool) -> Event:
+def outcome(path: Path, code: int, *, stopped: bool) -> Event:
+    """Return how a run's process ended, from its exit code."""
     if code == 0:
         return Event("finished", path)
     if stopped:

@@ -36,7 +36,8 @@ def markdown(results: Path) -> str:
     for is_question, title in ((False, "Claims of the paper"), (True, "Questions that the paper leaves open")):
         chosen = [finding for chapter in found for finding in chapter.findings if finding.is_question == is_question]
         if chosen:
-            parts += [f"### {title}", tables.to_markdown(tables.overview(chosen))]
+            table = tables.overview(chosen, "Question" if is_question else "Claim")
+            parts += [f"### {title}", tables.to_markdown(table)]
     parts += [part for chapter in found if chapter.experiment.name == "main" for part in _main_part(chapter)]
     return "\n\n".join(parts) + "\n"
 
@@ -44,8 +45,7 @@ def markdown(results: Path) -> str:
 def _main_part(chapter: Chapter) -> list[str]:
     experiment = chapter.experiment
     note = (
-        f"Mean ± standard error over {tables.seeds_in_words(experiment)}, at {experiment.scale}; in brackets the "
-        "paper's mean where it prints one."
+        f"{tables.seeds_in_words(experiment)}, at {experiment.scale}. In brackets the paper's mean where it prints one."
     )
     return ["### Final returns", tables.to_markdown(tables.compact_table(experiment)), note]
 

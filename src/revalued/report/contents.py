@@ -16,10 +16,11 @@ from revalued.report.naming import task_label, variant_label
 from revalued.report.published import REMARKS
 from revalued.report.results import Experiment, Row
 from revalued.report.statistics import FINAL_EVALUATIONS, RESAMPLES, separation_by_chance
-from revalued.report.tables import MIXED, TextTable, answer, headline
+from revalued.report.tables import TextTable, answer, headline
 from revalued.report.verdicts import MIN_SEEDS, Finding, Verdict
 
-_TONES = {"holds": "good", "does not hold": "bad", "undecided": "open", MIXED: "open", "not enough data": "none"}
+_TONES = {"holds": "good", "does not hold": "bad", "not enough data": "none"}
+"""The colour of a verdict; that of all others says that it is open."""
 _NAMED_RUNS = 6
 
 
@@ -90,7 +91,7 @@ def introduction(all_chapters: Sequence[Chapter]) -> Html:
     verdict_facts: list[tuple[str, object]] = [
         ("claims that hold", counts["holds"]),
         ("that do not hold", counts["does not hold"]),
-        ("undecided or mixed", counts["undecided"] + counts[MIXED]),
+        ("undecided or mixed", sum(count for outcome, count in counts.items() if outcome not in _TONES)),
         ("without enough data", counts["not enough data"]),
     ]
     facts = pages.tiles([*verdict_facts, *runs])
@@ -192,7 +193,7 @@ def _with_remark(content: object, remark: str) -> Html:
 
 
 def _badge(outcome: str, is_question: bool) -> Html:
-    return pages.badge(answer(outcome, is_question), _TONES[outcome])
+    return pages.badge(answer(outcome, is_question), _TONES.get(outcome, "open"))
 
 
 def _method_section(all_chapters: Sequence[Chapter]) -> Section:

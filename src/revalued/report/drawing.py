@@ -115,18 +115,19 @@ def panel_svg(panel: Panel) -> str:
 
 def write_files(figure: Figure, folder: Path, force: bool = False) -> list[Path]:
     """Write a figure, all its panels together, as PNG and SVG."""
-    contents = _file_contents(figure)
-    paths = [folder / f"{figure.name}.{kind}" for kind in contents]
+    paths = [folder / f"{figure.name}.{kind}" for kind in ("png", "svg")]
     for path in paths:
         if path.exists() and not force and MARK.encode() not in path.read_bytes():
             raise UserError(f"{path} exists and was not written by this command: move it away or add --force")
+    contents = _file_contents(figure)
     folder.mkdir(parents=True, exist_ok=True)
-    for path, content in zip(paths, contents.values(), strict=True):
+    for path, content in zip(paths, contents, strict=True):
         path.write_bytes(content)
     return paths
 
 
-def _file_contents(figure: Figure) -> dict[str, bytes]:
+def _file_contents(figure: Figure) -> tuple[bytes, bytes]:
+    """Return a figure as PNG and as SVG."""
     from matplotlib.lines import Line2D
 
     count = len(figure.panels)
@@ -143,7 +144,7 @@ def _file_contents(figure: Figure) -> dict[str, bytes]:
         if figure.legend:
             handles = [Line2D([], [], color=colour, linewidth=3, label=name) for name, colour in figure.legend]
             canvas.legend(handles=handles, loc="outside upper left", ncols=2 * columns, frameon=False)
-        return {"png": _rendered(canvas, "png"), "svg": _rendered(canvas, "svg")}
+        return _rendered(canvas, "png"), _rendered(canvas, "svg")
 
 
 def _style(more: dict[str, Any]) -> Any:

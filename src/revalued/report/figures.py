@@ -68,7 +68,7 @@ def learning_curves(experiment: Experiment) -> Figure | None:
         else f"mean over {_one_of(seeds)} seeds, with 95% bootstrap bands"
         + (" where there is more than one seed." if 1 in seeds else ".")
     )
-    if any(not run.finished for run in experiment.runs):
+    if any(not run.finished for task in tasks for variant in variants for run in experiment.shown(variant, task)):
         caption += " Dotted: runs that have not come to their end."
     return Figure(
         f"{experiment.name}-curves", caption, tuple(map(panel, tasks)), _legend(experiment, variants, colours)

@@ -14,9 +14,9 @@ from revalued.report.statistics import Summary
 from revalued.report.theory import Cell, Cells, cell_of
 from revalued.report.verdicts import Finding, Outcome, cvar_values, minutes_of
 
-MIXED = "mixed"
+MIXED, HOLDS_IN_PART, FAILS_IN_PART = "mixed", "holds in part", "fails in part"
 _NONE = "–"
-_ANSWERS = {"holds": "yes", "does not hold": "no"}
+_ANSWERS = {"holds": "yes", "does not hold": "no", HOLDS_IN_PART: "partly yes", FAILS_IN_PART: "partly no"}
 _ORDER: tuple[Outcome, ...] = ("holds", "does not hold", "undecided", "not enough data")
 
 
@@ -34,10 +34,12 @@ def headline(finding: Finding) -> str:
     if finding.overall is not None:
         return finding.overall.outcome
     outcomes = {verdict.outcome for verdict in finding.verdicts}
-    decided = outcomes - {"not enough data"}
-    if len(decided) == 1:
-        return decided.pop()
-    return MIXED if decided else "not enough data"
+    known = outcomes - {"not enough data"}
+    if len(known) < 2:
+        return known.pop() if known else "not enough data"
+    if known == {"holds", "undecided"}:
+        return HOLDS_IN_PART
+    return FAILS_IN_PART if known == {"does not hold", "undecided"} else MIXED
 
 
 def answer(outcome: str, is_question: bool) -> str:
@@ -57,13 +59,13 @@ def breakdown(finding: Finding) -> str:
     return f"All tasks together: {together}; one by one: {', '.join(said)}"
 
 
-def overview(findings: Iterable[Finding]) -> TextTable:
-    """Return every claim with its verdict and scale."""
+def overview(findings: Iterable[Finding], first: str = "Claim") -> TextTable:
+    """Return every claim with its verdict and scale; `first` heads the column of claims."""
     rows = tuple(
         (finding.statement, answer(headline(finding), finding.is_question), breakdown(finding), finding.scale)
         for finding in findings
     )
-    return TextTable(("Claim", "Verdict", "Where", "Scale"), rows)
+    return TextTable((first, "Verdict", "Where", "Scale"), rows)
 
 
 def mean_and_error(summary: Summary | None) -> str:
@@ -99,7 +101,7 @@ def final_table(experiment: Experiment) -> TextTable:
         for task in experiment.tasks
     )
     header = ("Task", *(variant_label(variant, experiment) for variant in experiment.variants))
-    return TextTable(header, rows, f"Final return, mean ± standard error over {seeds_in_words(experiment)}")
+    return TextTable(header, rows, f"Final return. {seeds_in_words(experiment)}.")
 
 
 def _beside_published(experiment: Experiment, pairs: Sequence[tuple[str, str]]) -> TextTable:
@@ -207,15 +209,15 @@ def theorem_2_table(experiment: Experiment, dimensions: int, critics: int) -> Te
 
 
 def seeds_in_words(experiment: Experiment) -> str:
-    """Return how many seeds stand behind an experiment's means."""
+    """Return what the numbers of an experiment are, and over how many seeds."""
     counts = sorted(
         {len(found) for t in experiment.tasks for v in experiment.variants if (found := experiment.of(v, t))}
     )
     if not counts:
-        return "no finished seed"
+        return "No run is finished"
     if counts == [1]:
-        return "a single seed, which has no standard error"
-    return f"{counts[0]} seeds" if len(counts) == 1 else f"{counts[0]} to {counts[-1]} seeds"
+        return "One seed each, so no standard error can be given"
+    return f"Mean ± standard error over {f'{counts[0]} to ' if len(counts) > 1 else ''}{counts[-1]} seeds"
 
 
 def to_markdown(table: TextTable) -> str:

@@ -169,7 +169,14 @@ def _all_right(quantity: str, answers: Sequence[bool], example: str) -> list[Ver
 
 def tabular_findings(experiment: Experiment) -> list[Finding]:
     """Return, per size of the tabular problem, whether REValueD keeps the best sub-action more often than DecQN."""
-    asked = [("revalued", "decqn", "In the tabular problem REValueD takes the best sub-action more often", False)]
+    asked = [
+        (
+            "revalued",
+            "decqn",
+            "As the tabular problem grows, REValueD takes the best sub-action more often than DecQN",
+            False,
+        )
+    ]
     if any(row["variant"] == "revalued-mean" for row in experiment.rows):
         question = "In the tabular problem, is averaging the regulariser better than its sum?"
         asked.append(("revalued-mean", "revalued", question, True))
