@@ -9,7 +9,7 @@ from rich.console import Console
 
 from benchmarks.report import RESULTS, Figure, print_report, print_summary, save
 
-SECTIONS = ("update", "scaling", "pipeline", "runs", "startup", "memory", "latency", "peers")
+SECTIONS = ("update", "scaling", "pipeline", "runs", "startup", "memory", "latency", "cluster", "peers")
 
 
 def main() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from revalued import runs
-from revalued.experiments.executor import Event, LocalExecutor, Stop
+from revalued.experiments.executor import Event, Executor, Stop
 from revalued.experiments.overview import SilentOverview
 from revalued.experiments.plan import Experiment, PlannedRun, Setting, Variant, plan
 from revalued.experiments.runner import Outcome, carry_out
@@ -65,7 +65,7 @@ def planned(seeds: int | None = None, tasks: tuple[str, ...] = (), experiment: E
 
 def carry_out_toy(
     out: Path,
-    executor: InThisProcess | LocalExecutor,
+    executor: Executor,
     seeds: int | None = None,
     tasks: tuple[str, ...] = (),
     experiment: Experiment = TOY,

@@ -33,7 +33,7 @@ def cluster() -> Iterator[Any]:
         try:
             yield cluster
         finally:
-            cluster.shutdown()
+            cluster.shutdown()  # type: ignore[no-untyped-call]
 
 
 @pytest.mark.slow
@@ -67,7 +67,8 @@ def test_a_machine_is_lost_then_all_then_one_joins(cluster: Any, tmp_path: Path)
     assert outcome.summary["env_steps"] > stages[2] + 400
     assert outcome.summary["actors_lost"] >= 2
     assert any("training goes on" in line for line in run.view.lines)
-    assert outcome.summary["updates"] == run.trainer.pace.updates_paid(run.trainer.env_steps)
+    due = run.trainer.pace.updates_paid(run.trainer.env_steps) - outcome.summary["updates"]
+    assert 0 <= due <= 2  # it may have been stopped between the updates of one block
     assert_intact(
         config, replay_of(run.path), run.trainer.env_steps, max(incarnation for _, incarnation in run.link.started) + 1
     )

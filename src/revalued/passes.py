@@ -59,11 +59,9 @@ def fold(parameters: Parameters, *, merge_input: bool) -> Folding:
     if merge_input:
         merged = torch.bmm(parameters["input"], parameters["block1.weight"])
         merged[:, -1:] += parameters["block1.bias"]
-    critics, hidden, outputs = parameters["head.weight"].shape
-    weight = parameters["head.weight"].new_empty(critics, hidden, outputs + 1)
-    scaled = torch.mul(parameters["norm.scale"].transpose(1, 2), parameters["head.weight"], out=weight[..., :outputs])
-    scaled -= scaled.mean(dim=1, keepdim=True)
-    weight[..., outputs] = 1 / hidden
+    weight = parameters["norm.scale"].transpose(1, 2) * parameters["head.weight"]
+    weight -= weight.mean(dim=1, keepdim=True)
+    weight = torch.nn.functional.pad(weight, (0, 1), value=1 / weight.shape[1])
     bias = torch.baddbmm(parameters["head.bias"], parameters["norm.shift"], parameters["head.weight"])
     return Folding(merged, weight, bias)
 

@@ -10,6 +10,7 @@ import ctypes
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -28,8 +29,10 @@ _WAITING_FOR_ROOM = 2
 
 
 def _end_with_parent() -> None:
-    """Let the training process write a checkpoint and end when its keeper dies; where Linux offers that."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    """Let the training process write a checkpoint and end when it is told to, or when its keeper dies (on Linux)."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})  # a Ray of our own holds it back, see `connect`
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 class Keeper:
