@@ -6,7 +6,7 @@ INSTALLED := $(VENV)/.installed
 PEERS := .venv-peers
 TORCH := $(shell grep '^torch==' requirements.lock)
 
-.PHONY: help train train-paper test test-all check bench bench-peers format lock clean
+.PHONY: help train train-paper test test-all check bench bench-peers docs notebooks format lock clean
 
 help: ## Show what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
@@ -49,12 +49,18 @@ $(PEERS)/.installed: benchmarks/peers.lock
 	$(PEERS)/bin/python -m pip install --quiet -r benchmarks/peers.lock
 	@touch $@
 
+docs: $(INSTALLED) ## Build the documentation site in site/
+	$(BIN)/mkdocs build --strict
+
+notebooks: $(INSTALLED) ## Write the notebooks from their Markdown pages
+	$(BIN)/python docs/notebooks/make.py
+
 format: $(INSTALLED) ## Mend the style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 lock: ## Write requirements.lock from what is installed in .venv
-	$(BIN)/python -m pip freeze --exclude-editable | sed 's/+cpu//' | grep -vE '^(pip|setuptools|wheel)==' > requirements.lock
+	$(BIN)/python -m pip freeze --all --exclude-editable | sed 's/+cpu//' | grep -vE '^(pip|wheel)==' > requirements.lock
 
 clean: ## Remove .venv and caches (never the runs)
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache build dist

@@ -8,6 +8,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +30,9 @@ from benchmarks.processes import ROOT, clean_environment
 from benchmarks.report import Figure, Report
 from benchmarks.sizes import make_learner
 from revalued.cluster.block import read_block
-from revalued.cluster.ray_link import connect
+from revalued.cluster.ray_link import connect, require_ray
 from revalued.cluster.storing import store_block
+from revalued.errors import UserError
 
 IDLE_ACTORS = [1, 2, 4, 8]
 REAL_ACTORS = [1, 2]
@@ -42,11 +45,15 @@ COLUMNS = ["what", "actors", "value", "lower quartile", "upper quartile", "unit"
 def measure(*, quick: bool) -> Report:
     """Measure the learner's side with actors that do no work, then whole runs with real ones."""
     report = Report("cluster", "Ray actors and one learner: dog sizes, K = 10, blocks of 20 steps of 5 lanes", COLUMNS)
+    try:
+        require_ray()
+    except UserError as error:
+        report.skipped = True
+        report.notes = [f"cluster: skipped, {error}"]
+        return report
     _add(report, "store blocks, without Ray", STORED_ACTORS, _stored(quick), "interactions/s")
     counts = IDLE_ACTORS[:2] if quick else IDLE_ACTORS
-    # what is named in this package must be found by the actors' processes
-    os.environ["PYTHONPATH"] = str(ROOT)
-    with connect("local", local_cpus=max(counts)) as ray:
+    with _importable(), connect("local", local_cpus=max(counts)) as ray:
         for count in counts:
             _broadcast(report, ray, count, quick)
             _ingest(report, ray, count, quick)
@@ -61,6 +68,20 @@ def measure(*, quick: bool) -> Report:
         "idle actors answer at once with made-up blocks, so rates are the learner's; all processes share this machine",
     ]
     return report
+
+
+@contextmanager
+def _importable() -> Iterator[None]:
+    """Let the actors' processes find what is named in this package."""
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = str(ROOT)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["PYTHONPATH"]
+        else:
+            os.environ["PYTHONPATH"] = before
 
 
 def _add(report: Report, what: str, actors: int, sample: Sample, unit: str) -> None:

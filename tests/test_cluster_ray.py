@@ -7,6 +7,7 @@ import signal
 import socket
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,7 @@ def ray() -> Iterator[Any]:
     """One Ray for this module; whoever connects inside stays in it."""
     with pytest.MonkeyPatch.context() as patch, ray_warnings_let_through():
         patch.setattr(ray_link, "_OBJECT_STORE_BYTES", STORE_BYTES)
+        patch.setattr(ray_link, "_sigterm_held_back", nullcontext)  # ends faster; test_cluster_signals has the real one
         patch.setenv("PYTHONPATH", str(Path(__file__).parent))  # what tests bring must be importable for the actors
         with connect("local", local_cpus=2) as ray:
             yield ray

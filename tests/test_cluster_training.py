@@ -34,7 +34,15 @@ def watch_ratio(run: Session) -> list[int]:
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 6))])
-@pytest.mark.parametrize("changes", [{}, {"max_staleness": 3}, {"max_staleness": 0}, {"in_order": True}])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"max_staleness": 3},
+        pytest.param({"max_staleness": 0}, marks=pytest.mark.slow),
+        pytest.param({"in_order": True}, marks=pytest.mark.slow),
+    ],
+)
 def test_streams_ratio_and_staleness_whatever_comes_when(changes: dict[str, Any], seed: int, tmp_path: Path) -> None:
     config = evolve(BASE, **changes)
     run = session(config, tmp_path / "run", seed, deaths=0.05, answers=[0.1, 0.5, 0.9][seed % 3])
@@ -52,6 +60,7 @@ def test_streams_ratio_and_staleness_whatever_comes_when(changes: dict[str, Any]
     assert run.link.is_closed
 
 
+@pytest.mark.slow
 def test_losses_did_happen_in_these_runs(tmp_path: Path) -> None:
     """A guard for the test above: blocks were lost on their way, and more than one actor was replaced."""
     run = session(BASE, tmp_path / "run", 1, deaths=0.05)
@@ -79,6 +88,7 @@ def test_a_dead_actors_tail_never_reaches_into_the_next_episode(n_step: int, tmp
     assert len(run.link.lost) > 2
 
 
+@pytest.mark.slow
 def test_blocks_are_numbered_and_epsilon_follows_all_interactions(tmp_path: Path) -> None:
     run = session(evolve(BASE, in_order=True), tmp_path / "run")
     run.run()
@@ -88,12 +98,14 @@ def test_blocks_are_numbered_and_epsilon_follows_all_interactions(tmp_path: Path
     assert [ticket.number for ticket in run.link.tickets if ticket.actor == 1] == list(range(25))
 
 
+@pytest.mark.slow
 def test_no_more_is_asked_for_than_the_run_needs(tmp_path: Path) -> None:
     run = session(evolve(BASE, env_steps=603), tmp_path / "run")
     assert run.run().summary["env_steps"] == 604  # lanes step together, so it is rounded up to a multiple of two
     assert sum(ticket.num_steps * 2 for ticket in run.link.tickets) == 604
 
 
+@pytest.mark.slow
 def test_weights_are_published_now_and_then_not_for_every_block(tmp_path: Path) -> None:
     seldom = session(evolve(BASE, max_staleness=40), tmp_path / "seldom")
     seldom.run()
@@ -114,7 +126,7 @@ def test_staleness_is_in_the_log(tmp_path: Path) -> None:
     assert all(float(row["staleness"]) <= float(row["max_staleness"]) for row in logged if row["staleness"])
 
 
-@pytest.mark.parametrize("changes", [{"actors": 1}, {"in_order": True}])
+@pytest.mark.parametrize("changes", [pytest.param({"actors": 1}, marks=pytest.mark.slow), {"in_order": True}])
 def test_one_actor_or_many_in_order_are_reproducible(changes: dict[str, Any], tmp_path: Path) -> None:
     config = evolve(BASE, **changes)
     runs = [session(config, tmp_path / str(seed), seed, answers=0.1 + 0.4 * seed) for seed in (0, 1)]
@@ -123,6 +135,7 @@ def test_one_actor_or_many_in_order_are_reproducible(changes: dict[str, Any], tm
     assert_same_run(runs[0].path, runs[1].path)
 
 
+@pytest.mark.slow
 def test_first_come_first_served_is_not_and_says_so(tmp_path: Path) -> None:
     tensors = []
     for seed in (0, 1):
@@ -132,6 +145,7 @@ def test_first_come_first_served_is_not_and_says_so(tmp_path: Path) -> None:
     assert any(not torch.equal(tensors[0][name], tensors[1][name]) for name in tensors[0])
 
 
+@pytest.mark.slow
 def test_a_loss_ends_reproducibility_and_says_so(tmp_path: Path) -> None:
     outcome = session(evolve(BASE, in_order=True), tmp_path / "run", 1, deaths=0.05).run()
     assert outcome.summary["actors_lost"] > 0
@@ -157,6 +171,7 @@ def test_resuming_goes_on_with_new_episodes(cycles: int, tmp_path: Path) -> None
     assert_intact(BASE, replay_of(second.path), 600, incarnations)
 
 
+@pytest.mark.slow
 def test_a_stop_between_updates_is_made_up_for(tmp_path: Path) -> None:
     """Wherever the signal comes, the updates that are still due are made after resuming."""
     config = evolve(BASE, block_steps=20)  # 8 updates per block
@@ -169,6 +184,7 @@ def test_a_stop_between_updates_is_made_up_for(tmp_path: Path) -> None:
     assert second.run().summary["updates"] == 100
 
 
+@pytest.mark.slow
 def test_another_number_of_actors_is_refused(tmp_path: Path) -> None:
     first = session(evolve(BASE, actors=2, num_envs=3), tmp_path / "run")
     first.run(stop_after(30))
@@ -198,6 +214,7 @@ def test_all_actors_gone_and_back(tmp_path: Path) -> None:
     assert_intact(BASE, replay_of(run.path), 600, 2)
 
 
+@pytest.mark.slow
 def test_an_actor_that_hangs_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fleet_module, "PATIENCE_SECONDS", 0.05)
     run = session(evolve(BASE, in_order=True), tmp_path / "run", answers=1.0)
@@ -242,11 +259,25 @@ def poison(name: str, index: tuple[int, ...], value: float, after: int) -> Any:
     ("name", "index", "value", "message"),
     [
         ("rewards", (1, 0), np.nan, "actor 2, block 9, lane 4, step 2 of the block: the reward is nan"),
-        ("next_observations", (3, 1, 0), np.inf, "actor 2, block 9, lane 5, step 4 of the block: the observation is"),
-        ("actions", (0, 1, 1), 7, "actor 2, block 9, lane 5, step 1 of the block: action"),
-        ("header", (3,), 99, "actor 2, block 9: it says version 99"),
-        ("header", (2,), 8, "actor 2, block 9: it says number 8"),
-        ("first_observations", (0, 1), 77, "actor 2, block 9: it does not begin where the last one ended"),
+        pytest.param(
+            "next_observations",
+            (3, 1, 0),
+            np.inf,
+            "actor 2, block 9, lane 5, step 4 of the block: the observation is",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            "actions", (0, 1, 1), 7, "actor 2, block 9, lane 5, step 1 of the block: action", marks=pytest.mark.slow
+        ),
+        pytest.param("header", (3,), 99, "actor 2, block 9: it says version 99", marks=pytest.mark.slow),
+        pytest.param("header", (2,), 8, "actor 2, block 9: it says number 8", marks=pytest.mark.slow),
+        pytest.param(
+            "first_observations",
+            (0, 1),
+            77,
+            "actor 2, block 9: it does not begin where the last one ended",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_a_poisoned_block_stops_the_run_and_what_was_sound_is_kept(
@@ -285,6 +316,7 @@ def test_masks_heads_and_atomic_actions(task: str, algo: str, tmp_path: Path) ->
     assert outcome.summary["updates"] == 50
 
 
+@pytest.mark.slow
 def test_training_returns_of_each_lane_are_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Counting pays 1 + 2 + ... + length, so any return that is no such sum comes from two episodes."""
     finished: list[float] = []
@@ -302,6 +334,7 @@ def test_training_returns_of_each_lane_are_whole(tmp_path: Path, monkeypatch: py
     assert set(finished) <= sums
 
 
+@pytest.mark.slow
 def test_no_warm_up_and_steps_that_wait_for_their_rewards(tmp_path: Path) -> None:
     config: TrainConfig = evolve(BASE, warmup_env_steps=0, block_steps=1, n_step=3, max_staleness=2)
     outcome = session(config, tmp_path / "run").run()

@@ -17,6 +17,7 @@ from run_helpers import evolve, quick_config
 CONFIG = quick_config(actors=2)
 
 
+@pytest.mark.slow
 def test_training_and_the_command_line_never_import_ray(tmp_path: Path) -> None:
     program = f"""
 import sys

@@ -124,6 +124,15 @@ def compute(scale: str, report: Callable[[float], None]) -> list[dict[str, Any]]
         raise unknown_name("scale", scale, GRIDS)
     grid = GRIDS[scale]
     cells = [(N, n, variant) for N in grid.dimensions for n in grid.choices for variant in VARIANTS]
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # arrays of a few thousand numbers: waking a second thread costs more than it does
+    try:
+        return _rows(cells, grid, report)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _rows(cells: list[tuple[int, int, str]], grid: Grid, report: Callable[[float], None]) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for done, (dimensions, choices, variant) in enumerate(cells, start=1):
         taken = simulate(VARIANTS[variant], dimensions, choices, grid.trials, grid.updates)
