@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from experiment_helpers import InThisProcess, read_csv
-from revalued.cli import experiment_runs
+from revalued.cli import experiment_runs, where
 from revalued.cli.listing import show_list
 from revalued.cli.reproduce import reproduce
 from revalued.cli.sweep import sweep, sweep_experiment
@@ -34,7 +34,7 @@ QUICK_FLAGS = [
 def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
-    monkeypatch.setattr(experiment_runs, "LocalExecutor", lambda jobs: InThisProcess())
+    monkeypatch.setattr(where, "LocalExecutor", lambda jobs: InThisProcess())
 
 
 def refused(command: Any, *arguments: str) -> str:
@@ -123,7 +123,7 @@ def test_failures_are_listed_with_their_logs(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken = InThisProcess(fails=lambda path: True)
-    monkeypatch.setattr(experiment_runs, "LocalExecutor", lambda jobs: broken)
+    monkeypatch.setattr(where, "LocalExecutor", lambda jobs: broken)
     command = ["regulariser-reduction", "--scale", "smoke", "--tasks", "toy-levers", "--quiet"]
     assert reproduce(command) == 1
     captured = capsys.readouterr()

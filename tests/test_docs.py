@@ -37,7 +37,7 @@ PROMISED = {
     "docs/faq.md": "\n500\n",
     "docs/reproducibility.md": "True\n",
 }
-OTHER_COMMANDS = ("cd", "git", "mkdocs", "ray", "tensorboard", "wandb")
+OTHER_COMMANDS = ("cd", "export", "git", "mkdocs", "ray", "tensorboard", "wandb")
 
 
 def named(page: Path) -> str:
