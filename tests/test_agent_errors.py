@@ -12,7 +12,7 @@ import pytest
 from revalued import UserError, load, runs
 from revalued.cli import main
 from revalued.envs import LeverGame
-from revalued.run_folder import RunFolder, _head
+from revalued.run_folder import RunFolder
 from run_helpers import checkpoints_in, quick_config, sign, train, truncate
 from test_agent import agent
 
@@ -117,27 +117,6 @@ def test_the_wrong_environment(tmp_path: Path) -> None:
     named = agent("toy-levers").learn(5).save(tmp_path / "named")
     with pytest.raises(UserError, match="contradict each other"):
         load(named, env=LeverGame)
-
-
-def test_the_commit_of_a_checkout(tmp_path: Path) -> None:
-    """In each form that git keeps it in."""
-    git = tmp_path / ".git"
-    (git / "refs" / "heads").mkdir(parents=True)
-    (git / "HEAD").write_text("ref: refs/heads/main\n")
-    assert _head(git) is None, "no commit yet"
-    (git / "packed-refs").write_text("# pack-refs with: peeled\nbbb refs/heads/other\nccc refs/heads/main\n")
-    assert _head(git) == "ccc"
-    (git / "refs" / "heads" / "main").write_text("ddd\n")
-    assert _head(git) == "ddd"
-    (git / "HEAD").write_text("eee\n")
-    assert _head(git) == "eee"
-    linked = git / "worktrees" / "linked"
-    linked.mkdir(parents=True)
-    (linked / "HEAD").write_text("ref: refs/heads/main\n")
-    (linked / "commondir").write_text("../..\n")
-    (tmp_path / "linked").mkdir()
-    (tmp_path / "linked" / ".git").write_text(f"gitdir: {linked}\n")
-    assert _head(tmp_path / "linked" / ".git") == "ddd"
 
 
 def test_flags_of_logging(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

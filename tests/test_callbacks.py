@@ -14,7 +14,8 @@ from revalued import Event, SaveBest, StopOnReturn, UserError, load, runs
 from revalued.callbacks import Callbacks, LazyMetrics
 from revalued.progress import Status
 from revalued.recording import Recorder
-from revalued.run_folder import RunFolder, source_commit
+from revalued.run_folder import RunFolder
+from revalued.source import source_commit
 from run_helpers import assert_same_run, evolve, newest, quick_config, rows, stop_after, train
 from test_agent import agent
 

@@ -17,10 +17,11 @@ from revalued.config import ScheduleConfig, TrainConfig
 from revalued.errors import UserError
 from revalued.experiments.estimates import calibration, estimate_seconds
 from revalued.experiments.overview import LiveOverview, PlainOverview, Standing, describe
-from revalued.experiments.provenance import merged, source_commit
+from revalued.experiments.provenance import merged
 from revalued.experiments.results import cvar_rows, detrended_cvar, read_table, sorted_rows, write_table
 from revalued.experiments.workload import Workload, by_folder
 from revalued.run_folder import RunFolder
+from revalued.source import source_commit
 from run_helpers import quick_config
 
 STANDING = Standing(2, 5, 0.5, 3725.0, (("decqn on walker-walk, seed 0", 0.25),))

@@ -18,6 +18,7 @@ from revalued import export, runs
 from revalued.envs import MaskedLevers
 from revalued.errors import UserError
 from revalued.export import export_run
+from revalued.saved_run import load_run
 from run_helpers import checkpoints_in, evolve, quick_config, train, truncate
 
 DOCUMENT = (Path(__file__).parents[1] / "docs" / "export.md").read_text()
@@ -64,7 +65,7 @@ def test_one_file_with_everything_about_it(run: Path, tmp_path: Path) -> None:
 def test_it_acts_as_the_run(run: Path, masked_run: Path, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     for number, path in enumerate((run, masked_run)):
-        _, policy = runs.load_policy(path)
+        policy = load_run(path).policy
         out = tmp_path / f"{number}.onnx"
         export_run(path, out)
         observations = rng.standard_normal((1000, policy.shape.observation_size)).astype(np.float32)
@@ -174,7 +175,7 @@ def test_the_example_that_reads_the_metadata(run: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("algo", ["decqn", "revalued", "bdq", "decqn-c51", "dqn"])
 def test_every_algorithm_on_the_control_suite(algo: str, tmp_path: Path) -> None:
     path = train(evolve(quick_config("reacher-hard", algo), env_steps=200, eval_every=1000), tmp_path / "run")
-    _, policy = runs.load_policy(path)
+    policy = load_run(path).policy
     export_run(path, tmp_path / "policy.onnx")
     observations = np.random.default_rng(0).standard_normal((10_000, 6)).astype(np.float32)
     chosen, action = session_of(tmp_path / "policy.onnx").run(["sub_actions", "action"], {"observation": observations})

@@ -18,6 +18,7 @@ from revalued.inspection import page
 from revalued.inspection.episode_figures import discounted_to_go, groups_of, short
 from revalued.inspection.page import inspect_run
 from revalued.inspection.training_figures import curves
+from revalued.saved_run import load_run
 from revalued.saving import save_policy
 from run_helpers import checkpoints_in, evolve, quick_config, train, truncate
 
@@ -141,7 +142,8 @@ def test_the_film_is_in_the_page_or_beside_it(tmp_path: Path, monkeypatch: pytes
 @pytest.mark.usefixtures("undrawn")
 def test_a_policy_saved_without_replay_still_has_a_page(tmp_path: Path) -> None:
     run = train(quick_config("toy-levers"), tmp_path / "run")
-    config, policy = runs.load_policy(run)
+    saved = load_run(run)
+    config, policy = saved.config, saved.policy
     save_policy(tmp_path / "saved", config, policy, updates=50, env_steps=350)
     text = inspect_run(tmp_path / "saved", video=False).read_text()
     assert "holds no transitions" in text

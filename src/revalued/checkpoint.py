@@ -45,6 +45,11 @@ class Checkpoint:
     tensors: dict[str, Tensor]
     arrays: dict[str, NDArray[Any]]
 
+    def group(self, name: str) -> dict[str, NDArray[Any]]:
+        """Return the arrays of one part of a run, `replay` or `lanes`, by the names that it gave them."""
+        prefix = f"{name}."
+        return {key.removeprefix(prefix): array for key, array in self.arrays.items() if key.startswith(prefix)}
+
 
 class CheckpointWriter:
     """Writes checkpoints of one run, one at a time."""

@@ -18,8 +18,9 @@ from revalued.config import TrainConfig
 from revalued.evaluation import evaluation_seed, greedy_episodes, success_rate
 from revalued.metrics import EpisodeLog, MetricWindow
 from revalued.progress import ProgressView, Status
-from revalued.run_folder import RunFolder, machine, source_commit, versions
+from revalued.run_folder import RunFolder, machine, versions
 from revalued.sinks import DEFAULT_LOGGING, Logging, Sink, open_sinks
+from revalued.source import source_commit
 
 SECONDS_BETWEEN_TICKS = 0.25
 

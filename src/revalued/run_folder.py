@@ -9,7 +9,6 @@ import os
 import platform
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -201,38 +200,6 @@ def versions() -> dict[str, str]:
         except metadata.PackageNotFoundError:
             found[name] = "not installed"
     return found
-
-
-@lru_cache(maxsize=1)
-def source_commit() -> str | None:
-    """Return the git commit of the checkout that this package runs from; None where it was installed otherwise."""
-    root = Path(__file__).resolve().parents[2]
-    # an installed package may lie in the checkout of something else, whose commit says nothing
-    if not (root / "src" / "revalued").is_dir():
-        return None
-    with suppress(OSError, ValueError):
-        return _head(root / ".git")
-    return None
-
-
-def _head(git: Path) -> str | None:
-    """Read the commit that HEAD names from the files of a repository or of a linked worktree."""
-    if git.is_file():
-        git = (git.parent / git.read_text().strip().removeprefix("gitdir: ")).resolve()
-    head = (git / "HEAD").read_text().strip()
-    if not head.startswith("ref: "):
-        return head
-    name = head.removeprefix("ref: ")
-    shared = (git / (git / "commondir").read_text().strip()).resolve() if (git / "commondir").is_file() else git
-    for place in (git, shared):
-        if (place / name).is_file():
-            return (place / name).read_text().strip()
-    if (shared / "packed-refs").is_file():
-        for line in (shared / "packed-refs").read_text().splitlines():
-            commit, _, known = line.partition(" ")
-            if known == name:
-                return commit
-    return None
 
 
 def machine() -> dict[str, Any]:

@@ -155,14 +155,6 @@ def _restore(trainer: Trainer | ActorTrainer, checkpoint: Checkpoint, folder: Ru
         raise UserError(f"the checkpoint in {folder.checkpoints} does not match config.json: {error}") from error
 
 
-def load_policy(
-    path: Path, warn: Callable[[str], None] = lambda text: None, env: EnvSource | None = None
-) -> tuple[TrainConfig, Policy]:
-    """Return the configuration and the newest policy of a run."""
-    run = load_run(path, warn, env, device="auto")
-    return run.config, run.policy
-
-
 def evaluate(
     path: Path,
     episodes: int,

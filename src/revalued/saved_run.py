@@ -66,10 +66,8 @@ def load_run(
     except ValueError as error:
         raise UserError(f"the checkpoint in {folder.checkpoints} does not match config.json: {error}") from error
     support = None if shape.support is None else torch.linspace(*shape.support, shape.network.atoms, device=place)
-    arrays = {
-        name.removeprefix("replay."): array for name, array in checkpoint.arrays.items() if name.startswith("replay.")
-    }
-    return SavedRun(folder, config, task, Policy(shape.network, online, support), target, arrays, checkpoint.meta)
+    policy = Policy(shape.network, online, support)
+    return SavedRun(folder, config, task, policy, target, checkpoint.group("replay"), checkpoint.meta)
 
 
 def _stack(group: str, tensors: Mapping[str, Tensor], shape: NetworkShape, device: torch.device) -> Parameters:

@@ -77,13 +77,13 @@ class Trainer:
         """Go on from a checkpoint: everything is as it was, down to the unfinished episodes."""
         meta = checkpoint.meta
         self.learner.load_tensors(checkpoint.tensors, meta["updates"])
-        self.replay.load_state(_under("replay.", checkpoint.arrays))
+        self.replay.load_state(checkpoint.group("replay"))
         self.env_steps = self._saved_at = meta["env_steps"]
         self._saved_updates = self.learner.updates
         restore_rng(self._explore_rng, meta["rng"]["exploration"])
         restore_rng(self._replay_rng, meta["rng"]["replay"])
         self._record.load_state(meta["record"], self.learner.updates)
-        self._observations = self._restore_lanes(LaneState.from_arrays(_under("lanes.", checkpoint.arrays)))
+        self._observations = self._restore_lanes(LaneState.from_arrays(checkpoint.group("lanes")))
         self._is_resumed = True
 
     def run(self, should_stop: Callable[[], bool] = lambda: False) -> Outcome:
@@ -188,7 +188,3 @@ class Trainer:
         arrays |= {f"lanes.{name}": array for name, array in self._lanes.state().to_arrays().items()}
         self._checkpoints.save(self.env_steps, meta, self.learner.tensors(), arrays)
         self._saved_at, self._saved_updates = self.env_steps, self.learner.updates
-
-
-def _under(prefix: str, arrays: dict[str, Any]) -> dict[str, Any]:
-    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}

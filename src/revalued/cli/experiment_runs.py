@@ -25,8 +25,6 @@ from revalued.experiments.workload import Workload
 from revalued.progress import format_duration
 
 _DEFAULT_JOBS = 2
-_MANY_JOBS = 10_000
-"""On a cluster, its size is the limit."""
 
 
 @dataclass
@@ -56,14 +54,16 @@ class StopRequest:
                 signal.signal(number, handler)
 
 
-def settle_jobs(jobs: int | None, experiment: Experiment | None = None, *, on_cluster: bool = False) -> int:
-    """Return how many runs go on side by side."""
+def settle_jobs(
+    jobs: int | None, planned: Sequence[PlannedRun], experiment: Experiment | None = None, *, on_cluster: bool = False
+) -> int:
+    """Return how many runs go on side by side; on a cluster all of them may, its size is the limit."""
     if jobs is not None and jobs < 1:
         raise UserError(f"jobs = {jobs} is not possible: it must be at least 1")
     if experiment is not None and experiment.alone:
         return 1
     if on_cluster and jobs is None:
-        return _MANY_JOBS
+        return len(planned)
     return min(_DEFAULT_JOBS, len(os.sched_getaffinity(0))) if jobs is None else jobs
 
 

@@ -51,7 +51,7 @@ def _train(experiment: Experiment, scale: Scale, given: ReproduceArguments, argu
     planned = plan(experiment, scale, given.seeds, tasks)
     from revalued.cli.experiment_runs import check_tasks, settle_jobs, show_plan, train_all
 
-    jobs = settle_jobs(given.jobs, experiment, on_cluster=given.where.cluster is not None)
+    jobs = settle_jobs(given.jobs, planned, experiment, on_cluster=given.where.cluster is not None)
     if given.jobs not in (None, jobs):
         print(
             f"{experiment.name} is timed: one run at a time with all cores, --jobs {given.jobs} is not used",

@@ -57,7 +57,7 @@ def sweep(arguments: list[str]) -> int:
     planned = plan(experiment, scale)
     from revalued.cli.experiment_runs import check_tasks, settle_jobs, show_plan, train_all
 
-    jobs = settle_jobs(given.jobs, on_cluster=given.where.cluster is not None)
+    jobs = settle_jobs(given.jobs, planned, on_cluster=given.where.cluster is not None)
     check_tasks(planned, [given.task])
     if given.dry_run:
         return show_plan(experiment, scale, planned, given.out, jobs)

@@ -91,9 +91,7 @@ class ActorTrainer:
         """Go on from a checkpoint, with new episodes: the actors of the earlier session are gone."""
         meta = checkpoint.meta
         self.learner.load_tensors(checkpoint.tensors, meta["updates"])
-        prefix = "replay."
-        arrays = {name.removeprefix(prefix): a for name, a in checkpoint.arrays.items() if name.startswith(prefix)}
-        self.replay.load_state(arrays)
+        self.replay.load_state(checkpoint.group("replay"))
         self.env_steps = meta["env_steps"]
         self._saved, self._saved_updates = (self.env_steps, self.learner.updates), self.learner.updates
         restore_rng(self._replay_rng, meta["rng"]["replay"])

@@ -17,7 +17,6 @@ from revalued.experiments.provenance import (
     origin_commit,
     read_provenance,
     refuse_other_scale,
-    source_commit,
     write_provenance,
 )
 from revalued.experiments.results import (
@@ -35,6 +34,7 @@ from revalued.experiments.results import (
 from revalued.experiments.run_status import env_steps_so_far, finished_summary
 from revalued.experiments.scales import Scale
 from revalued.run_folder import machine, versions
+from revalued.source import source_commit
 
 
 class Ledger:

@@ -3,42 +3,17 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Iterable, Mapping
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-import revalued
 from revalued.errors import UserError
 from revalued.experiments.scales import SCALES
 from revalued.run_folder import write_json
+from revalued.source import source_commit
 
 FILE_NAME = "provenance.json"
 ORIGIN_NAME = "origin.json"
-
-
-@cache
-def source_commit() -> str:
-    """Return the commit of the source, marked where files differ from it; outside a checkout the package's version."""
-    package = Path(revalued.__file__).parent
-    version = f"revalued {revalued.__version__}"
-    # A virtual environment may lie within somebody's own repository: only one that tracks this very file counts.
-    if _git(package, "ls-files", "--error-unmatch", "__init__.py") is None:
-        return version
-    commit = _git(package, "rev-parse", "HEAD")
-    if commit is None:
-        return version
-    changed = _git(package, "status", "--porcelain", "--untracked-files=no", "--", ".")
-    return f"{commit} with changes" if changed else commit
-
-
-def _git(folder: Path, *arguments: str) -> str | None:
-    try:
-        done = subprocess.run(["git", *arguments], cwd=folder, capture_output=True, text=True, check=True, timeout=30)
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return done.stdout.strip()
 
 
 def write_origin(path: Path) -> None:
