@@ -51,7 +51,8 @@ def test_a_run_with_two_real_actors(ray: Any, tmp_path: Path) -> None:
     assert_intact(CONFIG, replay_of(path), 600, 1)
     assert ray.is_initialized()  # it was there before
     assert signal.getsignal(signal.SIGTERM) is before
-    assert ray.available_resources()["CPU"] == ray.cluster_resources()["CPU"] == 2 or _freed(ray)
+    assert ray.cluster_resources()["CPU"] == 2
+    assert _freed(ray)  # Ray names no CPU at all while none is free
 
 
 def _freed(ray: Any) -> bool:
