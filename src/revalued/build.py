@@ -70,6 +70,7 @@ def make_learner(config: TrainConfig, shape: AgentShape, device: torch.device) -
         shape.support,
         seed,
         device,
+        engine=config.execution.engine,
         compile_update=config.execution.compile,
     )
 

@@ -20,6 +20,7 @@ EnsembleTarget = Literal["max-of-mean", "mean-of-max"]
 WeightFunction = Literal["exponential", "quadratic"]
 Reduction = Literal["sum", "mean"]
 Exploration = Literal["joint", "per-dimension"]
+EngineName = Literal["auto", "native", "torch"]
 MatmulPrecision = Literal["highest", "high", "medium"]
 
 
@@ -129,6 +130,8 @@ class ExecutionConfig:
     """Threads for matrix products; by default one per core. Results are reproducible for equal numbers of threads."""
     device: str = "auto"
     """`cpu`, `cuda`, `cuda:1`, or `auto`: CUDA where it is available."""
+    engine: EngineName = "auto"
+    """What updates: C code (`native`, on CPUs), PyTorch (`torch`), or `auto`: C where it can. They round differently."""
     checkpoint_every: int = 5_000
     """Updates between checkpoints."""
     compile: bool = False

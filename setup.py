@@ -1,0 +1,23 @@
+"""The native engine's C code; everything else about the package is in pyproject.toml.
+
+It is optional: without a C compiler the installation goes on, and PyTorch does the work. It is compiled with OpenMP but
+linked to no OpenMP library, for it must use the one that PyTorch has loaded (see engines/native/library.py).
+"""
+
+from setuptools import Extension, setup
+
+FOLDER = "src/revalued/engines/native"
+
+setup(
+    ext_modules=[
+        Extension(
+            "revalued.engines.native._kernels",
+            sources=[f"{FOLDER}/{name}.c" for name in ("passes", "loss", "step")],
+            depends=[f"{FOLDER}/kernels.h"],
+            extra_compile_args=["-std=gnu11", "-O3", "-fopenmp"]
+            # no error numbers, traps or signed zeros, which would keep loops from using vectors; sums keep their order
+            + ["-fno-math-errno", "-fno-trapping-math", "-fno-signed-zeros"],
+            optional=True,
+        )
+    ]
+)

@@ -1,0 +1,121 @@
+"""The structures of `kernels.h`, field by field, and the memory that they point to."""
+
+from __future__ import annotations
+
+from ctypes import Structure, c_float, c_int, c_void_p
+
+import torch
+from torch import Tensor
+
+from revalued.networks import Parameters
+
+
+def _pointers(*names: str) -> list[tuple[str, type[c_void_p]]]:
+    return [(name, c_void_p) for name in names]
+
+
+class ParametersC(Structure):
+    """`Parameters`, in the order of `NetworkShape.sizes`."""
+
+    _fields_ = _pointers(
+        "input", "block1_weight", "block1_bias", "block2_weight", "block2_bias",
+        "norm_scale", "norm_shift", "head_weight", "head_bias",
+    )  # fmt: skip
+
+    @classmethod
+    def of(cls, parameters: Parameters) -> ParametersC:
+        """Point to the parameters of all critics."""
+        return cls(*(address(tensor) for tensor in parameters.values()))
+
+
+class FoldingC(Structure):
+    """`Folding`."""
+
+    _fields_ = _pointers("block1", "head_weight", "head_bias")
+
+
+class KeptC(Structure):
+    """`Kept`."""
+
+    _fields_ = _pointers("hidden", "block1", "block2", "features", "mean", "inverse_deviation")
+
+
+class ScratchC(Structure):
+    """`Scratch`."""
+
+    _fields_ = _pointers("hidden", "block1", "block2", "raw", "mean", "inverse_deviation")
+
+
+class SlopesC(Structure):
+    """`Slopes`."""
+
+    _fields_ = _pointers("scaled", "upstream", "residual", "block1", "merged", "head", "squares")
+
+
+class UpdateC(Structure):
+    """`Update`."""
+
+    _fields_ = [
+        ("sgemm", c_void_p),
+        *((name, c_int) for name in ("threads", "critics", "rows", "inputs", "hidden", "outputs", "width", "block")),
+        ("epsilon", c_float),
+        ("trunk_scale", c_float),
+        *((name, ParametersC) for name in ("online", "target", "gradients", "first_moment", "second_moment")),
+        ("online_folding", FoldingC),
+        ("target_folding", FoldingC),
+        ("kept", KeptC),
+        ("scratch", ScratchC),
+        ("slopes", SlopesC),
+        *_pointers("inputs_now", "inputs_next", "online_now", "online_next", "target_now", "target_next"),
+    ]
+
+
+class LossC(Structure):
+    """`Loss`."""
+
+    _fields_ = [
+        *_pointers("actions", "returns", "discounts", "weights", "legal"),
+        *(
+            (name, c_int)
+            for name in (
+                "legal_stride", "dimensions", "choices", "mean_of_max", "adds", "quadratic", "reduces_by_mean",
+            )
+        ),
+        ("beta", c_float),
+        ("temperature", c_float),
+        *_pointers("gradient", "priorities", "figures", "sums"),
+    ]  # fmt: skip
+
+
+class StepC(Structure):
+    """`Step`."""
+
+    _fields_ = [
+        *_pointers("output_gradient", "norms"),
+        *(
+            (name, c_float)
+            for name in ("clip", "step_size", "rate1", "rate2", "correction2", "epsilon", "target_rate")
+        ),
+    ]
+
+
+def address(tensor: Tensor | None, dtype: torch.dtype = torch.float32) -> int | None:
+    """Return where the tensor's numbers lie, in the order and of the kind that C expects; None stays None."""
+    if tensor is None:
+        return None
+    if tensor.dtype != dtype or not tensor.is_contiguous() or tensor.device.type != "cpu":
+        raise TypeError(f"expected contiguous {dtype} on the CPU, not {tensor.dtype} on {tensor.device}")
+    return tensor.data_ptr()
+
+
+class Memory:
+    """Memory for C to work in, kept as long as this object lives."""
+
+    def __init__(self) -> None:
+        self._tensors: list[Tensor] = []
+
+    def floats(self, *size: int, dtype: torch.dtype = torch.float32) -> int:
+        """Reserve zeros and return where they lie."""
+        tensor = torch.zeros(size, dtype=dtype)
+        self._tensors.append(tensor)
+        return tensor.data_ptr()

@@ -1,0 +1,62 @@
+"""Finding the compiled library, and the matrix product that it calls."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+_MODULE = "revalued.engines.native._kernels"
+
+
+@dataclass(frozen=True)
+class Library:
+    """The compiled functions, see `kernels.h`, and the address of BLAS's `sgemm`."""
+
+    functions: Any
+    sgemm: int
+
+
+@cache
+def _load() -> Library | str:
+    """Return the library, or why there is none."""
+    found = importlib.util.find_spec(_MODULE)
+    if found is None or found.origin is None:
+        return "it was not compiled when revalued was installed: that takes a C compiler with OpenMP, such as gcc"
+    try:
+        # Its threads are those of the OpenMP library that PyTorch has loaded, and only those: two sets of threads
+        # would wait for each other's cores. It is linked to none, so this fails where PyTorch has not loaded any.
+        functions = ctypes.CDLL(found.origin)
+        sgemm = ctypes.cast(_torch_library().sgemm_, ctypes.c_void_p).value
+    except (OSError, AttributeError) as error:
+        return f"it does not fit this PyTorch: {error}"
+    if sgemm is None:
+        return "this PyTorch brings no BLAS library along"
+    functions.revalued_predict.restype = None
+    functions.revalued_step.restype = None
+    functions.revalued_utility_loss.restype = ctypes.c_int
+    return Library(functions, sgemm)
+
+
+def _torch_library() -> ctypes.CDLL:
+    folder = Path(torch.__file__).parent / "lib"
+    return ctypes.CDLL(str(folder / "libtorch_cpu.so"))
+
+
+def load() -> Library:
+    """Return the library; raises where there is none."""
+    found = _load()
+    if isinstance(found, str):
+        raise RuntimeError(f"no native update: {found}")
+    return found
+
+
+def why_missing() -> str | None:
+    """Return why the native update cannot be used on this machine; None where it can."""
+    found = _load()
+    return found if isinstance(found, str) else None

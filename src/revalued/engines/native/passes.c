@@ -1,0 +1,370 @@
+/* The critics' forward and backward pass; `revalued.passes` explains the algebra. */
+
+#include "kernels.h"
+
+#include <math.h>
+#include <omp.h>
+#include <string.h>
+
+static int common_divisor(int a, int b)
+{
+    return b == 0 ? a : common_divisor(b, a % b);
+}
+
+Place find_place(int critics)
+{
+    int threads = omp_get_num_threads(), slot = omp_get_thread_num();
+    int teams = common_divisor(critics, threads), parts = threads / teams;
+    return (Place){slot, slot / parts, teams, slot % parts, parts};
+}
+
+/* Where a part of `total` begins, in whole units. */
+int cut(int total, int part, int parts, int unit)
+{
+    long units = (total + unit - 1) / unit, from = units * part / parts * unit;
+    return from < total ? (int)from : total;
+}
+
+/* out = left · right + keep · out; form 'T' reads a matrix transposed, strides are those of its rows in memory. */
+void product(const Update *u, char left_form, char right_form, int rows, int columns, int inner, const float *left,
+             int left_stride, const float *right, int right_stride, float keep, float *out, int out_stride)
+{
+    const float one = 1;
+    if (rows == 0 || columns == 0)
+        return;
+    /* stored by rows, a matrix is its transpose stored by columns: outᵀ = rightᵀ · leftᵀ */
+    u->sgemm(&right_form, &left_form, &columns, &rows, &inner, &one, right, &right_stride, left, &left_stride, &keep,
+             out, &out_stride);
+}
+
+VECTORISED static void fold_head(const float *restrict scale, const float *restrict shift, const float *restrict weight,
+                                 const float *restrict bias, int hidden, int outputs, int width, float *restrict out,
+                                 float *restrict out_bias)
+{
+    float mean[outputs];
+    for (int o = 0; o < outputs; o++) {
+        mean[o] = 0;
+        out_bias[o] = bias[o];
+    }
+    for (int h = 0; h < hidden; h++) {
+        const float *restrict row = weight + (size_t)h * outputs;
+        for (int o = 0; o < outputs; o++) {
+            mean[o] += scale[h] * row[o];
+            out_bias[o] += shift[h] * row[o];
+        }
+    }
+    for (int o = 0; o < outputs; o++)
+        mean[o] /= hidden;
+    for (int h = 0; h < hidden; h++) {
+        const float *restrict row = weight + (size_t)h * outputs;
+        float *restrict to = out + (size_t)h * width;
+        for (int o = 0; o < outputs; o++)
+            to[o] = scale[h] * row[o] - mean[o];
+        to[outputs] = 1.0f / hidden;
+        for (int o = outputs + 1; o < width; o++)
+            to[o] = 0;
+    }
+}
+
+void fold_critic(const Update *u, const Parameters *p, const Folding *f, int critic, Place at)
+{
+    size_t k = critic, D = u->inputs, H = u->hidden, O = u->outputs, W = u->width;
+    if (f->block1) {
+        int from = cut(H, at.part, at.parts, ALIGNED_FLOATS), to = cut(H, at.part + 1, at.parts, ALIGNED_FLOATS);
+        float *merged = f->block1 + k * D * H;
+        product(u, 'N', 'N', D, to - from, H, p->input + k * D * H, H, p->block1_weight + k * H * H + from, H, 0,
+                merged + from, H);
+        for (int i = from; i < to; i++)
+            merged[(D - 1) * H + i] += p->block1_bias[k * H + i];
+    }
+    if (at.part == at.parts - 1)
+        fold_head(p->norm_scale + k * H, p->norm_shift + k * H, p->head_weight + k * H * O, p->head_bias + k * O, H, O,
+                  W, f->head_weight + k * H * W, f->head_bias + k * O);
+}
+
+/* relu, written so that what is not a number stays visible */
+static inline float positive(float x)
+{
+    return x < 0 ? 0 : x;
+}
+
+VECTORISED static void relu(float *x, size_t size)
+{
+    for (size_t i = 0; i < size; i++)
+        x[i] = positive(x[i]);
+}
+
+VECTORISED static void relu_with_bias(float *restrict x, const float *restrict bias, int rows, int hidden)
+{
+    for (int r = 0; r < rows; r++, x += hidden)
+        for (int i = 0; i < hidden; i++)
+            x[i] = positive(x[i] + bias[i]);
+}
+
+/* block2 = relu(block2 + bias), features = hidden + block2 (the two may be the same memory), squares = Σ features² */
+VECTORISED static void end_block(const float *hidden, float *block2, const float *bias, float *features,
+                                 float *squares, int rows, int size)
+{
+    for (int r = 0; r < rows; r++, hidden += size, block2 += size, features += size) {
+        float sum = 0;
+#pragma omp simd reduction(+ : sum)
+        for (int i = 0; i < size; i++) {
+            block2[i] = positive(block2[i] + bias[i]);
+            features[i] = hidden[i] + block2[i];
+            sum += features[i] * features[i];
+        }
+        squares[r] = sum;
+    }
+}
+
+/* LayerNorm, from what came through the folded head: outputs = raw / deviation + bias */
+VECTORISED static void normalise(const float *restrict raw, const float *restrict squares, const float *restrict bias,
+                                 float epsilon, int rows, int outputs, int width, int hidden, float *restrict out,
+                                 float *restrict mean, float *restrict inverse_deviation)
+{
+    for (int r = 0; r < rows; r++, raw += width, out += outputs) {
+        float m = raw[outputs], variance = squares[r] / hidden - m * m;
+        float inverse = 1 / sqrtf(positive(variance) + epsilon);
+        for (int o = 0; o < outputs; o++)
+            out[o] = raw[o] * inverse + bias[o];
+        mean[r] = m;
+        inverse_deviation[r] = inverse;
+    }
+}
+
+/* Carry some rows of a batch through one critic, a block at a time. */
+static void forward(const Update *u, const Parameters *p, const Folding *f, const float *inputs, float *output,
+                    int keeps, int critic, Place at)
+{
+    size_t k = critic, B = u->rows, D = u->inputs, H = u->hidden, O = u->outputs, W = u->width;
+    int from = cut(B, at.part, at.parts, 1), to = cut(B, at.part + 1, at.parts, 1);
+    for (int row = from; row < to; row += u->block) {
+        int rows = to - row < u->block ? to - row : u->block;
+        size_t place = keeps ? k * B + row : (size_t)at.slot * u->block;
+        const float *x = inputs + row * D;
+        float *hidden = (keeps ? u->kept.hidden : u->scratch.hidden) + place * H;
+        float *block1 = (keeps ? u->kept.block1 : u->scratch.block1) + place * H;
+        float *block2 = (keeps ? u->kept.block2 : u->scratch.block2) + place * H;
+        float *features = (keeps ? u->kept.features : u->scratch.hidden) + place * H;
+        float *mean = (keeps ? u->kept.mean : u->scratch.mean) + place;
+        float *inverse = (keeps ? u->kept.inverse_deviation : u->scratch.inverse_deviation) + place;
+        float *raw = u->scratch.raw + (size_t)at.slot * u->block * W, squares[rows];
+        product(u, 'N', 'N', rows, H, D, x, D, p->input + k * D * H, H, 0, hidden, H);
+        if (f->block1) {
+            product(u, 'N', 'N', rows, H, D, x, D, f->block1 + k * D * H, H, 0, block1, H);
+            relu(block1, rows * H);
+        } else {
+            product(u, 'N', 'N', rows, H, H, hidden, H, p->block1_weight + k * H * H, H, 0, block1, H);
+            relu_with_bias(block1, p->block1_bias + k * H, rows, H);
+        }
+        product(u, 'N', 'N', rows, H, H, block1, H, p->block2_weight + k * H * H, H, 0, block2, H);
+        end_block(hidden, block2, p->block2_bias + k * H, features, squares, rows, H);
+        product(u, 'N', 'N', rows, W, H, features, H, f->head_weight + k * H * W, W, 0, raw, W);
+        normalise(raw, squares, f->head_bias + k * O, u->epsilon, rows, O, W, H, output + (k * B + row) * O, mean,
+                  inverse);
+    }
+}
+
+/* Compute all outputs that are asked for, and keep what the backward pass needs. */
+void revalued_predict(const Update *u)
+{
+#pragma omp parallel num_threads(u->threads)
+    {
+        Place at = find_place(u->critics);
+        for (int k = at.team; k < u->critics; k += at.teams) {
+            fold_critic(u, &u->target, &u->target_folding, k, at);
+            fold_critic(u, &u->online, &u->online_folding, k, at);
+            if (at.parts > 1) {
+#pragma omp barrier
+            }
+            forward(u, &u->target, &u->target_folding, u->inputs_next, u->target_next, 0, k, at);
+            if (u->target_now)
+                forward(u, &u->target, &u->target_folding, u->inputs_now, u->target_now, 0, k, at);
+            if (u->online_next)
+                forward(u, &u->online, &u->online_folding, u->inputs_next, u->online_next, 0, k, at);
+            forward(u, &u->online, &u->online_folding, u->inputs_now, u->online_now, 1, k, at);
+        }
+    }
+}
+
+/* The head's output gradient divided by the deviation, and what of it flows further up (its averaging column too). */
+VECTORISED static void begin_backward(const float *restrict gradient, const float *restrict output,
+                                      const float *restrict bias, const float *restrict mean,
+                                      const float *restrict inverse_deviation, float trunk_scale, int rows, int outputs,
+                                      int width, int hidden, float *restrict scaled, float *restrict upstream,
+                                      float *restrict pull)
+{
+    for (int r = 0; r < rows; r++, gradient += outputs, output += outputs, scaled += width, upstream += width) {
+        float inverse = inverse_deviation[r], along = 0;
+#pragma omp simd reduction(+ : along)
+        for (int o = 0; o < outputs; o++) {
+            scaled[o] = gradient[o] * inverse;
+            upstream[o] = scaled[o] * trunk_scale;
+            along += (output[o] - bias[o]) * scaled[o];
+        }
+        pull[r] = along * inverse * (trunk_scale / hidden);
+        upstream[outputs] = pull[r] * mean[r] * hidden;
+        scaled[outputs] = 0;
+        for (int o = outputs + 1; o < width; o++)
+            scaled[o] = upstream[o] = 0;
+    }
+}
+
+/* residual −= features · pull; block2 = residual where relu let it through */
+VECTORISED static void into_block2(float *restrict residual, const float *restrict features,
+                                   const float *restrict pull, float *restrict block2, int rows, int hidden)
+{
+    for (int r = 0; r < rows; r++, residual += hidden, features += hidden, block2 += hidden)
+        for (int i = 0; i < hidden; i++) {
+            residual[i] -= features[i] * pull[r];
+            block2[i] = block2[i] > 0 ? residual[i] : 0;
+        }
+}
+
+VECTORISED static void through_relu(float *restrict gradient, const float *restrict output, size_t size)
+{
+    for (size_t i = 0; i < size; i++)
+        gradient[i] = output[i] > 0 ? gradient[i] : 0;
+}
+
+/* Gradients of activations, for a part of the rows. */
+static void backward_rows(const Update *u, const float *output_gradient, int critic, Place at)
+{
+    size_t k = critic, B = u->rows, H = u->hidden, O = u->outputs, W = u->width;
+    const Parameters *p = &u->online;
+    const Folding *f = &u->online_folding;
+    int from = cut(B, at.part, at.parts, 1), to = cut(B, at.part + 1, at.parts, 1);
+    for (int row = from; row < to; row += u->block) {
+        int rows = to - row < u->block ? to - row : u->block;
+        size_t place = k * B + row, own = at.team * B + row;
+        float *scaled = u->slopes.scaled + own * W, *upstream = u->slopes.upstream + own * W, pull[rows];
+        float *residual = u->slopes.residual + own * H, *block1 = u->slopes.block1 + own * H;
+        float *block2 = u->kept.block2 + place * H;
+        begin_backward(output_gradient + place * O, u->online_now + place * O, f->head_bias + k * O,
+                       u->kept.mean + place, u->kept.inverse_deviation + place, u->trunk_scale, rows, O, W, H, scaled,
+                       upstream, pull);
+        product(u, 'N', 'T', rows, H, W, upstream, W, f->head_weight + k * H * W, W, 0, residual, H);
+        into_block2(residual, u->kept.features + place * H, pull, block2, rows, H);
+        product(u, 'N', 'T', rows, H, H, block2, H, p->block2_weight + k * H * H, H, 0, block1, H);
+        through_relu(block1, u->kept.block1 + place * H, rows * H);
+        if (!f->block1)
+            product(u, 'N', 'T', rows, H, H, block1, H, p->block1_weight + k * H * H, H, 1, residual, H);
+    }
+}
+
+VECTORISED static void column_sums(const float *restrict x, int rows, int columns, int stride, float *restrict out)
+{
+    for (int i = 0; i < columns; i++)
+        out[i] = 0;
+    for (int r = 0; r < rows; r++, x += stride)
+        for (int i = 0; i < columns; i++)
+            out[i] += x[i];
+}
+
+VECTORISED static void weighted_column_sums(const float *restrict x, const float *restrict weights, int rows,
+                                            int columns, int stride, float *restrict out)
+{
+    for (int i = 0; i < columns; i++)
+        out[i] = 0;
+    for (int r = 0; r < rows; r++, x += stride)
+        for (int i = 0; i < columns; i++)
+            out[i] += weights[r] * x[i];
+}
+
+/* Gradients of the head and of LayerNorm's scale and shift, from those of the folded head: features enter centred. */
+VECTORISED static void head_gradients(const float *restrict folded, const float *restrict mean_part,
+                                      const float *restrict bias, const float *restrict weight,
+                                      const float *restrict scale, const float *restrict shift, float trunk_scale,
+                                      int rows, int outputs, int width, float *restrict out, float *restrict out_scale,
+                                      float *restrict out_shift)
+{
+    for (int h = 0; h < rows; h++, folded += width, weight += outputs, out += outputs) {
+        float to_scale = 0, to_shift = 0;
+#pragma omp simd reduction(+ : to_scale, to_shift)
+        for (int o = 0; o < outputs; o++) {
+            float gradient = folded[o] - mean_part[o];
+            out[o] = gradient * scale[h] + shift[h] * bias[o];
+            to_scale += gradient * weight[o];
+            to_shift += bias[o] * weight[o];
+        }
+        out_scale[h] = to_scale * trunk_scale;
+        out_shift[h] = to_shift * trunk_scale;
+    }
+}
+
+/* Σ x² of a matrix, in runs short enough for float to add up exactly enough */
+VECTORISED static double sum_of_squares(const float *x, int rows, int columns, int stride)
+{
+    double total = 0;
+    for (int r = 0; r < rows; r++, x += stride) {
+        float sum = 0;
+#pragma omp simd reduction(+ : sum)
+        for (int i = 0; i < columns; i++)
+            sum += x[i] * x[i];
+        total += sum;
+    }
+    return total;
+}
+
+/* Gradients of parameters, a part of each; returns the sum of their squares, taken while they are in the cache. */
+static double backward_weights(const Update *u, const float *output_gradient, int critic, Place at)
+{
+    size_t k = critic, B = u->rows, D = u->inputs, H = u->hidden, O = u->outputs, W = u->width;
+    const Parameters *p = &u->online, *g = &u->gradients;
+    size_t from = cut(H, at.part, at.parts, ALIGNED_FLOATS), to = cut(H, at.part + 1, at.parts, ALIGNED_FLOATS);
+    int own = to - from;
+    const float *scaled = u->slopes.scaled + at.team * B * W, *residual = u->slopes.residual + at.team * B * H;
+    const float *slope1 = u->slopes.block1 + at.team * B * H, *slope2 = u->kept.block2 + k * B * H;
+    float *folded = u->slopes.head + at.team * H * W + from * W;
+    float mean_part[O], bias[O];
+    double squares = 0;
+
+    product(u, 'T', 'N', own, W, B, u->kept.features + k * B * H + from, H, scaled, W, 0, folded, W);
+    weighted_column_sums(scaled, u->kept.mean + k * B, B, O, W, mean_part);
+    column_sums(output_gradient + k * B * O, B, O, O, bias);
+    head_gradients(folded, mean_part, bias, p->head_weight + (k * H + from) * O, p->norm_scale + k * H + from,
+                   p->norm_shift + k * H + from, u->trunk_scale, own, O, W, g->head_weight + (k * H + from) * O,
+                   g->norm_scale + k * H + from, g->norm_shift + k * H + from);
+    squares += sum_of_squares(g->head_weight + (k * H + from) * O, own, O, O);
+    squares += sum_of_squares(g->norm_scale + k * H + from, 1, own, H);
+    squares += sum_of_squares(g->norm_shift + k * H + from, 1, own, H);
+    if (at.part == 0) {
+        memcpy(g->head_bias + k * O, bias, O * sizeof(float));
+        squares += sum_of_squares(bias, 1, O, O);
+    }
+
+    float *block2 = g->block2_weight + (k * H + from) * H, *block1 = g->block1_weight + (k * H + from) * H;
+    float *input = g->input + k * D * H + from;
+    product(u, 'T', 'N', own, H, B, u->kept.block1 + k * B * H + from, H, slope2, H, 0, block2, H);
+    squares += sum_of_squares(block2, own, H, H);
+    column_sums(slope2 + from, B, own, H, g->block2_bias + k * H + from);
+    if (u->online_folding.block1) {
+        float *merged = u->slopes.merged + at.team * D * H;
+        product(u, 'T', 'N', D, own, B, u->inputs_now, D, slope1 + from, H, 0, merged + from, H);
+        memcpy(g->block1_bias + k * H + from, merged + (D - 1) * H + from, own * sizeof(float));
+        if (at.parts > 1) {
+#pragma omp barrier
+        }
+        product(u, 'T', 'N', own, H, D, p->input + k * D * H + from, H, merged, H, 0, block1, H);
+        product(u, 'N', 'T', D, own, H, merged, H, p->block1_weight + (k * H + from) * H, H, 0, input, H);
+        product(u, 'T', 'N', D, own, B, u->inputs_now, D, residual + from, H, 1, input, H);
+    } else {
+        product(u, 'T', 'N', own, H, B, u->kept.hidden + k * B * H + from, H, slope1, H, 0, block1, H);
+        column_sums(slope1 + from, B, own, H, g->block1_bias + k * H + from);
+        product(u, 'T', 'N', D, own, B, u->inputs_now, D, residual + from, H, 0, input, H);
+    }
+    squares += sum_of_squares(block1, own, H, H);
+    squares += sum_of_squares(input, D, own, H);
+    squares += sum_of_squares(g->block1_bias + k * H + from, 1, own, H);
+    return squares + sum_of_squares(g->block2_bias + k * H + from, 1, own, H);
+}
+
+/* Write this thread's part of a critic's gradient; returns the sum of squares of that part. */
+double backward_critic(const Update *u, const float *output_gradient, int critic, Place at)
+{
+    backward_rows(u, output_gradient, critic, at);
+    if (at.parts > 1) {
+#pragma omp barrier
+    }
+    return backward_weights(u, output_gradient, critic, at);
+}
