@@ -12,7 +12,7 @@ setup(
     ext_modules=[
         Extension(
             "revalued.engines.native._kernels",
-            sources=[f"{FOLDER}/{name}.c" for name in ("passes", "loss", "step")],
+            sources=[f"{FOLDER}/{name}.c" for name in ("passes", "loss", "update")],
             depends=[f"{FOLDER}/kernels.h"],
             extra_compile_args=["-std=gnu11", "-O3", "-fopenmp"]
             # no error numbers, traps or signed zeros, which would keep loops from using vectors; sums keep their order

@@ -10,13 +10,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from revalued.config import AlgorithmConfig, EngineName, LearnerConfig
-from revalued.engines import LearnerState, make_engine
+from revalued.engines import LearnerState, NonFiniteError, make_engine
 from revalued.networks import NetworkShape, initialise, zeros
 from revalued.replay import Batch
-
-
-class NonFiniteError(RuntimeError):
-    """Learning has diverged: a loss, a priority or a parameter is no longer a finite number."""
 
 
 class Learner:
@@ -50,13 +46,9 @@ class Learner:
     @torch.no_grad()
     def update(self, batch: Batch) -> tuple[NDArray[np.float32], dict[str, Tensor]]:
         """Do one gradient step on the batch; return its new priorities [B] and figures for the log."""
-        terms = self._engine.differentiate(batch)
-        priorities: NDArray[np.float32] = terms.priorities.cpu().numpy()
-        if not np.isfinite(priorities).all():
-            raise NonFiniteError(f"the TD errors of update {self.updates + 1:,} are not finite: learning has diverged")
-        norms = self._engine.step(self.updates)
+        priorities, figures = self._engine.update(batch, self.updates)
         self.updates += 1
-        return priorities, {"loss": terms.loss, **terms.metrics, "gradient_norm": norms.mean()}
+        return priorities, figures
 
     def check_finite(self) -> None:
         """Raise if any parameter is not a finite number; called before a checkpoint is written."""

@@ -104,7 +104,7 @@ def _guarded(path: Path, quiet: bool, work: Callable[[Any, Callable[[], bool]], 
     """Train with Ctrl-C and SIGTERM turned into a checkpoint; say how it ended and how to go on."""
     from revalued.envs import LaneError
     from revalued.interruption import noted_signals
-    from revalued.learner import NonFiniteError
+    from revalued.engines import NonFiniteError
     from revalued.progress import make_progress
 
     resume_command = f"revalued resume {shlex.quote(str(path))}"

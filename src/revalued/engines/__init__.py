@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from revalued.config import EngineName
 from revalued.engines.native import NativeEngine, why_missing
-from revalued.engines.state import Engine, LearnerState
+from revalued.engines.state import Engine, LearnerState, NonFiniteError
 from revalued.engines.torch_engine import TorchEngine
 from revalued.errors import UserError
 
-__all__ = ["Engine", "LearnerState", "NativeEngine", "TorchEngine", "make_engine"]
+__all__ = ["Engine", "LearnerState", "NativeEngine", "NonFiniteError", "TorchEngine", "make_engine"]
 
 
 def make_engine(state: LearnerState, name: EngineName, *, compiled: bool = False) -> Engine:

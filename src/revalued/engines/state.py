@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from revalued.algorithms.objective import LossTerms, TensorBatch
+from revalued.algorithms.objective import TensorBatch
 from revalued.config import AlgorithmConfig, LearnerConfig
 from revalued.networks import NetworkShape, Parameters
 from revalued.passes import merging_pays
@@ -62,11 +62,29 @@ class LearnerState:
         )  # fmt: skip
 
 
+class NonFiniteError(RuntimeError):
+    """Learning has diverged: a loss, a priority or a parameter is no longer a finite number."""
+
+
+class Updated(NamedTuple):
+    """What an update leaves behind besides new parameters."""
+
+    priorities: NDArray[np.float32]
+    """Of the batch's transitions, [B]."""
+    figures: dict[str, Tensor]
+    """For the log."""
+
+
 class Engine(Protocol):
-    """One update in two halves: parameters change only in the second, so that the learner can stop in between."""
+    """A way to update the state it was made for."""
 
-    def differentiate(self, batch: Batch) -> LossTerms:
-        """Compute the loss of the batch, and remember what `step` needs."""
+    def update(self, batch: Batch, updates: int) -> Updated:
+        """Do one gradient step after so many others; raises `NonFiniteError` rather than learn from no numbers."""
 
-    def step(self, updates: int) -> Tensor:
-        """Take the step that `differentiate` prepared, after so many updates; return the gradients' norms [K]."""
+
+def finite_priorities(priorities: Tensor, updates: int) -> NDArray[np.float32]:
+    """Return the priorities on the host; refuse those that are not finite."""
+    found: NDArray[np.float32] = priorities.cpu().numpy()
+    if not np.isfinite(found).all():
+        raise NonFiniteError(f"the TD errors of update {updates + 1:,} are not finite: learning has diverged")
+    return found

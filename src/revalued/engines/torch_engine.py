@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.optim.adam import adam
 
 from revalued.algorithms.objective import LossTerms, Predictions, TensorBatch, loss_terms
-from revalued.engines.state import ADAM_BETAS, ADAM_EPSILON, LearnerState
+from revalued.engines.state import ADAM_BETAS, ADAM_EPSILON, LearnerState, Updated, finite_priorities
 from revalued.networks import Parameters, interpret, interpret_gradient, part, with_ones, zeros
 from revalued.passes import Workspace, backward, even_groups, fold, forward
 from revalued.replay import Batch
@@ -52,11 +52,15 @@ class TorchEngine:
             mode = "reduce-overhead" if device.type == "cuda" else "default"
             self._differentiate = torch.compile(self._differentiate_plainly, mode=mode)
 
-    def differentiate(self, batch: Batch) -> LossTerms:
-        """Compute the loss of the batch and leave its gradient in `_gradients`."""
-        return self._differentiate(self.state.to_device(batch))
+    def update(self, batch: Batch, updates: int) -> Updated:
+        """Do one gradient step."""
+        terms = self._differentiate(self.state.to_device(batch))
+        priorities = finite_priorities(terms.priorities, updates)
+        norms = self._step(updates)
+        return Updated(priorities, {"loss": terms.loss, **terms.metrics, "gradient_norm": norms.mean()})
 
     def _differentiate_plainly(self, batch: TensorBatch) -> LossTerms:
+        """Compute the loss of the batch and leave its gradient in `_gradients`."""
         state = self.state
         inputs, next_inputs = with_ones(batch.observations), with_ones(batch.next_observations)
         asks_target, asks_online = state.algorithm.beta > 0, state.algorithm.double_q
@@ -89,7 +93,7 @@ class TorchEngine:
             backward(group.online, folding, passed, own, scale, group.scratch, group.gradients)
         return terms
 
-    def step(self, updates: int) -> Tensor:
+    def _step(self, updates: int) -> Tensor:
         """Clip each critic's gradient, take one Adam step, move the targets; return the norms [K] before clipping."""
         state, config = self.state, self.state.config
         gradients, online = list(self._gradients.values()), list(state.online.values())

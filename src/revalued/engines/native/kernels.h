@@ -45,10 +45,12 @@ typedef struct {
     float *head_bias;   /* [K, O] */
 } Folding;
 
-/* Intermediate results of the pass that is differentiated, [K, B, H] and [K, B]. */
+/* What the pass that is differentiated leaves for the backward pass, [S, B, ...]: a place for every critic where
+   PyTorch computes the loss of all of them, else one for every team of threads, used again for the next critic. */
 typedef struct {
-    float *hidden, *block1, *block2, *features; /* `features` lies in `hidden` where nobody asks for that again */
+    float *hidden, *block1, *block2, *features; /* H wide; `features` lies in `hidden` where nobody asks for that again */
     float *mean, *inverse_deviation;
+    float *output, *output_gradient; /* O wide */
 } Kept;
 
 /* Memory of single threads, for a block of rows: [T, block, ...]. */
@@ -72,9 +74,33 @@ typedef struct {
     Kept kept;
     Scratch scratch;
     Slopes slopes;
-    const float *inputs_now, *inputs_next;                             /* [B, D] */
-    float *online_now, *online_next, *target_now, *target_next;        /* [K, B, O]; NULL where nobody asks */
+    const float *inputs_now, *inputs_next;          /* [B, D] */
+    float *online_next, *target_now, *target_next;  /* [K, B, O]; NULL where nobody asks */
 } Update;
+
+/* What changes from update to update. */
+typedef struct {
+    float clip, step_size, rate1, rate2, correction2, epsilon, target_rate;
+    float *norms; /* [K], of the gradients before clipping */
+} Step;
+
+enum { LOSS, TD_LOSS, MEAN_Q, TD_ERROR, REGULARISER, MEAN_TARGET, NUM_FIGURES };
+
+/* The loss on utilities that are averaged or added up, and its batch. */
+typedef struct {
+    const int64_t *actions;                     /* [B, N] */
+    const float *returns, *discounts, *weights; /* [B] */
+    const uint8_t *legal;                       /* [B, N, A], [N, A] or NULL where every choice is legal */
+    int legal_stride;                           /* from row to row: N·A or 0 */
+    int dimensions, choices;                    /* N, A */
+    int mean_of_max, adds;                      /* the ensemble's target; whether utilities are added, not averaged */
+    int quadratic, reduces_by_mean;             /* of the regulariser */
+    float beta, temperature;
+    float *targets;       /* [B]: y */
+    float *errors;        /* [K, B]: sizes of TD errors */
+    float *priorities;    /* [B] */
+    double *figures;      /* [T, NUM_FIGURES]: sums over rows and critics, one set for every thread */
+} Loss;
 
 /* Where a thread stands: `parts` threads share a critic, `teams` such teams share all critics evenly. */
 typedef struct {
@@ -83,9 +109,17 @@ typedef struct {
 
 Place find_place(int critics);
 int cut(int total, int part, int parts, int unit);
-void product(const Update *u, char left_form, char right_form, int rows, int columns, int inner, const float *left,
-             int left_stride, const float *right, int right_stride, float keep, float *out, int out_stride);
+
+/* passes.c */
 void fold_critic(const Update *u, const Parameters *p, const Folding *f, int critic, Place at);
-double backward_critic(const Update *u, const float *output_gradient, int critic, Place at);
+void predict_others(const Update *u, int critic, Place at);
+void predict_online(const Update *u, int critic, int store, Place at);
+double backward_critic(const Update *u, int critic, int store, Place at);
+
+/* loss.c */
+int count_wrong_actions(const Update *u, const Loss *l);
+int find_targets(const Update *u, const Loss *l, int from, int to);
+void find_slopes(const Update *u, const Loss *l, int critic, int store, int from, int to, double *figures);
+void find_priorities(const Update *u, const Loss *l, int from, int to);
 
 #endif

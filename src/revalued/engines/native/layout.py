@@ -37,7 +37,7 @@ class FoldingC(Structure):
 class KeptC(Structure):
     """`Kept`."""
 
-    _fields_ = _pointers("hidden", "block1", "block2", "features", "mean", "inverse_deviation")
+    _fields_ = _pointers("hidden", "block1", "block2", "features", "mean", "inverse_deviation", "output", "output_gradient")
 
 
 class ScratchC(Structure):
@@ -66,7 +66,7 @@ class UpdateC(Structure):
         ("kept", KeptC),
         ("scratch", ScratchC),
         ("slopes", SlopesC),
-        *_pointers("inputs_now", "inputs_next", "online_now", "online_next", "target_now", "target_next"),
+        *_pointers("inputs_now", "inputs_next", "online_next", "target_now", "target_next"),
     ]
 
 
@@ -83,7 +83,7 @@ class LossC(Structure):
         ),
         ("beta", c_float),
         ("temperature", c_float),
-        *_pointers("gradient", "priorities", "figures", "sums"),
+        *_pointers("targets", "errors", "priorities", "figures"),
     ]  # fmt: skip
 
 
@@ -91,11 +91,11 @@ class StepC(Structure):
     """`Step`."""
 
     _fields_ = [
-        *_pointers("output_gradient", "norms"),
         *(
             (name, c_float)
             for name in ("clip", "step_size", "rate1", "rate2", "correction2", "epsilon", "target_rate")
         ),
+        *_pointers("norms"),
     ]
 
 
@@ -114,7 +114,7 @@ class Memory:
     def __init__(self) -> None:
         self._tensors: list[Tensor] = []
 
-    def floats(self, *size: int, dtype: torch.dtype = torch.float32) -> int:
+    def reserve(self, *size: int, dtype: torch.dtype = torch.float32) -> int:
         """Reserve zeros and return where they lie."""
         tensor = torch.zeros(size, dtype=dtype)
         self._tensors.append(tensor)

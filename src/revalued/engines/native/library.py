@@ -39,7 +39,7 @@ def _load() -> Library | str:
         return "this PyTorch brings no BLAS library along"
     functions.revalued_predict.restype = None
     functions.revalued_step.restype = None
-    functions.revalued_utility_loss.restype = ctypes.c_int
+    functions.revalued_update.restype = ctypes.c_int
     return Library(functions, sgemm)
 
 

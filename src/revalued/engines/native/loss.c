@@ -3,24 +3,6 @@
 #include "kernels.h"
 
 #include <math.h>
-#include <omp.h>
-
-enum { LOSS, TD_LOSS, MEAN_Q, TD_ERROR, REGULARISER, MEAN_TARGET, NUM_SUMS };
-
-typedef struct {
-    const int64_t *actions;                     /* [B, N] */
-    const float *returns, *discounts, *weights; /* [B] */
-    const uint8_t *legal;                       /* [B, N, A], [N, A] or NULL where every choice is legal */
-    int legal_stride;                           /* from row to row: N·A or 0 */
-    int dimensions, choices;                    /* N, A */
-    int mean_of_max, adds;                      /* the ensemble's target; whether utilities are added, not averaged */
-    int quadratic, reduces_by_mean;             /* of the regulariser */
-    float beta, temperature;
-    float *gradient;   /* [K, B, O], with respect to the online outputs */
-    float *priorities; /* [B] */
-    float *figures;    /* the sums above, as means where they are means */
-    double *sums;      /* [T, NUM_SUMS] */
-} Loss;
 
 /* −expm1(−x) for x >= 0, to the rounding of float: exp(−x) = 2ⁿ exp(r) with |r| <= ln 2 / 2 */
 static inline float saturating(float x)
@@ -132,15 +114,14 @@ VECTORISED static float regularise(const float *restrict chosen, const float *re
     return sum;
 }
 
-/* One critic in one row: writes the gradient, adds to the sums, returns the size of the TD error. */
-static float critic_in_row(const Update *u, const Loss *l, float y, size_t row, int critic, double *sums)
+/* One critic in one row: writes the gradient, adds to the figures, returns the size of the TD error. */
+static float slopes_of_row(const Update *u, const Loss *l, int row, const float *online, const float *target,
+                           float *gradient, double *figures)
 {
     int N = l->dimensions, A = l->choices;
-    size_t place = ((size_t)critic * u->rows + row) * u->outputs;
-    const int64_t *actions = l->actions + row * N;
-    const float *online = u->online_now + place, *target = u->target_now ? u->target_now + place : NULL;
-    float *gradient = l->gradient + place, chosen[N], target_chosen[N], weights[N], slopes[N];
-    float q = 0, regulariser = 0, of_batch = l->weights[row] / u->rows;
+    const int64_t *actions = l->actions + (size_t)row * N;
+    float chosen[N], target_chosen[N], weights[N], slopes[N];
+    float y = l->targets[row], of_batch = l->weights[row] / u->rows, q = 0, regulariser = 0;
     for (int i = 0; i < N; i++) {
         chosen[i] = online[i * A + actions[i]];
         q += chosen[i];
@@ -160,43 +141,54 @@ static float critic_in_row(const Update *u, const Loss *l, float y, size_t row, 
         gradient[o] = 0;
     for (int i = 0; i < N; i++)
         gradient[i * A + actions[i]] = -of_batch * slopes[i];
-    sums[LOSS] += of_batch * (huber(error) + l->beta * regulariser);
-    sums[TD_LOSS] += huber(error);
-    sums[MEAN_Q] += q;
-    sums[TD_ERROR] += fabsf(error);
-    sums[REGULARISER] += regulariser;
-    sums[MEAN_TARGET] += y;
+    figures[LOSS] += of_batch * (huber(error) + l->beta * regulariser);
+    figures[TD_LOSS] += huber(error);
+    figures[MEAN_Q] += q;
+    figures[TD_ERROR] += fabsf(error);
+    figures[REGULARISER] += regulariser;
+    figures[MEAN_TARGET] += y;
     return fabsf(error);
 }
 
-/* Returns how many actions are none of the choices: then nothing has been computed. */
-int revalued_utility_loss(const Update *u, const Loss *l)
+/* Actions that are none of the choices; there must be none before anything else is done with them. */
+int count_wrong_actions(const Update *u, const Loss *l)
 {
     int wrong = 0;
     for (int i = 0; i < u->rows * l->dimensions; i++)
         wrong += l->actions[i] < 0 || l->actions[i] >= l->choices;
-    if (wrong)
-        return wrong;
-#pragma omp parallel num_threads(u->threads)
-    {
-        int slot = omp_get_thread_num(), threads = omp_get_num_threads();
-        double sums[NUM_SUMS] = {0};
-        for (int row = cut(u->rows, slot, threads, 1); row < cut(u->rows, slot + 1, threads, 1); row++) {
-            float y = target_of_row(u, l, row), error_size = 0;
-            for (int k = 0; k < u->critics; k++)
-                error_size += critic_in_row(u, l, y, row, k, sums);
-            l->priorities[row] = error_size / u->critics;
-        }
-        for (int i = 0; i < NUM_SUMS; i++)
-            l->sums[slot * NUM_SUMS + i] = sums[i];
-#pragma omp barrier
-        if (slot == 0)
-            for (int i = 0; i < NUM_SUMS; i++) {
-                double total = 0;
-                for (int other = 0; other < threads; other++)
-                    total += l->sums[other * NUM_SUMS + i];
-                l->figures[i] = i == LOSS ? total : total / ((double)u->rows * u->critics);
-            }
+    return wrong;
+}
+
+/* Write the targets of some rows; returns whether all are finite. */
+int find_targets(const Update *u, const Loss *l, int from, int to)
+{
+    int finite = 1;
+    for (int row = from; row < to; row++) {
+        l->targets[row] = target_of_row(u, l, row);
+        finite &= isfinite(l->targets[row]) != 0;
     }
-    return 0;
+    return finite;
+}
+
+/* Write one critic's output gradients and TD errors for some rows, and add up the figures for the log. */
+void find_slopes(const Update *u, const Loss *l, int critic, int store, int from, int to, double *figures)
+{
+    size_t B = u->rows, O = u->outputs;
+    for (int row = from; row < to; row++) {
+        size_t own = store * B + row, place = critic * B + row;
+        const float *target = u->target_now ? u->target_now + place * O : NULL;
+        l->errors[place] = slopes_of_row(u, l, row, u->kept.output + own * O, target, u->kept.output_gradient + own * O,
+                                         figures);
+    }
+}
+
+/* Write the priorities of some rows: the critics' mean TD error. */
+void find_priorities(const Update *u, const Loss *l, int from, int to)
+{
+    for (int row = from; row < to; row++) {
+        float sum = 0;
+        for (int k = 0; k < u->critics; k++)
+            sum += l->errors[(size_t)k * u->rows + row];
+        l->priorities[row] = sum / u->critics;
+    }
 }

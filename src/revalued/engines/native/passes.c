@@ -3,31 +3,12 @@
 #include "kernels.h"
 
 #include <math.h>
-#include <omp.h>
 #include <string.h>
 
-static int common_divisor(int a, int b)
-{
-    return b == 0 ? a : common_divisor(b, a % b);
-}
-
-Place find_place(int critics)
-{
-    int threads = omp_get_num_threads(), slot = omp_get_thread_num();
-    int teams = common_divisor(critics, threads), parts = threads / teams;
-    return (Place){slot, slot / parts, teams, slot % parts, parts};
-}
-
-/* Where a part of `total` begins, in whole units. */
-int cut(int total, int part, int parts, int unit)
-{
-    long units = (total + unit - 1) / unit, from = units * part / parts * unit;
-    return from < total ? (int)from : total;
-}
-
 /* out = left · right + keep · out; form 'T' reads a matrix transposed, strides are those of its rows in memory. */
-void product(const Update *u, char left_form, char right_form, int rows, int columns, int inner, const float *left,
-             int left_stride, const float *right, int right_stride, float keep, float *out, int out_stride)
+static void product(const Update *u, char left_form, char right_form, int rows, int columns, int inner,
+                    const float *left, int left_stride, const float *right, int right_stride, float keep, float *out,
+                    int out_stride)
 {
     const float one = 1;
     if (rows == 0 || columns == 0)
@@ -132,58 +113,74 @@ VECTORISED static void normalise(const float *restrict raw, const float *restric
     }
 }
 
-/* Carry some rows of a batch through one critic, a block at a time. */
-static void forward(const Update *u, const Parameters *p, const Folding *f, const float *inputs, float *output,
-                    int keeps, int critic, Place at)
+/* Where the intermediate results of one block of rows go. */
+typedef struct {
+    float *hidden, *block1, *block2, *features, *mean, *inverse_deviation, *output;
+} Blocks;
+
+static void forward_block(const Update *u, const Parameters *p, const Folding *f, const float *x, int rows, int critic,
+                          float *raw, Blocks to)
 {
-    size_t k = critic, B = u->rows, D = u->inputs, H = u->hidden, O = u->outputs, W = u->width;
+    size_t k = critic, D = u->inputs, H = u->hidden, O = u->outputs, W = u->width;
+    float squares[rows];
+    product(u, 'N', 'N', rows, H, D, x, D, p->input + k * D * H, H, 0, to.hidden, H);
+    if (f->block1) {
+        product(u, 'N', 'N', rows, H, D, x, D, f->block1 + k * D * H, H, 0, to.block1, H);
+        relu(to.block1, rows * H);
+    } else {
+        product(u, 'N', 'N', rows, H, H, to.hidden, H, p->block1_weight + k * H * H, H, 0, to.block1, H);
+        relu_with_bias(to.block1, p->block1_bias + k * H, rows, H);
+    }
+    product(u, 'N', 'N', rows, H, H, to.block1, H, p->block2_weight + k * H * H, H, 0, to.block2, H);
+    end_block(to.hidden, to.block2, p->block2_bias + k * H, to.features, squares, rows, H);
+    product(u, 'N', 'N', rows, W, H, to.features, H, f->head_weight + k * H * W, W, 0, raw, W);
+    normalise(raw, squares, f->head_bias + k * O, u->epsilon, rows, O, W, H, to.output, to.mean, to.inverse_deviation);
+}
+
+/* A pass of which only the output [K, B, O] is of interest, for this thread's rows. */
+static void forward(const Update *u, const Parameters *p, const Folding *f, const float *inputs, float *output,
+                    int critic, Place at)
+{
+    size_t B = u->rows, own = (size_t)at.slot * u->block;
     int from = cut(B, at.part, at.parts, 1), to = cut(B, at.part + 1, at.parts, 1);
+    const Scratch *s = &u->scratch;
     for (int row = from; row < to; row += u->block) {
         int rows = to - row < u->block ? to - row : u->block;
-        size_t place = keeps ? k * B + row : (size_t)at.slot * u->block;
-        const float *x = inputs + row * D;
-        float *hidden = (keeps ? u->kept.hidden : u->scratch.hidden) + place * H;
-        float *block1 = (keeps ? u->kept.block1 : u->scratch.block1) + place * H;
-        float *block2 = (keeps ? u->kept.block2 : u->scratch.block2) + place * H;
-        float *features = (keeps ? u->kept.features : u->scratch.hidden) + place * H;
-        float *mean = (keeps ? u->kept.mean : u->scratch.mean) + place;
-        float *inverse = (keeps ? u->kept.inverse_deviation : u->scratch.inverse_deviation) + place;
-        float *raw = u->scratch.raw + (size_t)at.slot * u->block * W, squares[rows];
-        product(u, 'N', 'N', rows, H, D, x, D, p->input + k * D * H, H, 0, hidden, H);
-        if (f->block1) {
-            product(u, 'N', 'N', rows, H, D, x, D, f->block1 + k * D * H, H, 0, block1, H);
-            relu(block1, rows * H);
-        } else {
-            product(u, 'N', 'N', rows, H, H, hidden, H, p->block1_weight + k * H * H, H, 0, block1, H);
-            relu_with_bias(block1, p->block1_bias + k * H, rows, H);
-        }
-        product(u, 'N', 'N', rows, H, H, block1, H, p->block2_weight + k * H * H, H, 0, block2, H);
-        end_block(hidden, block2, p->block2_bias + k * H, features, squares, rows, H);
-        product(u, 'N', 'N', rows, W, H, features, H, f->head_weight + k * H * W, W, 0, raw, W);
-        normalise(raw, squares, f->head_bias + k * O, u->epsilon, rows, O, W, H, output + (k * B + row) * O, mean,
-                  inverse);
+        Blocks blocks = {
+            s->hidden + own * u->hidden, s->block1 + own * u->hidden, s->block2 + own * u->hidden,
+            s->hidden + own * u->hidden, s->mean + own, s->inverse_deviation + own,
+            output + (critic * B + row) * u->outputs,
+        };
+        forward_block(u, p, f, inputs + (size_t)row * u->inputs, rows, critic, s->raw + own * u->width, blocks);
     }
 }
 
-/* Compute all outputs that are asked for, and keep what the backward pass needs. */
-void revalued_predict(const Update *u)
+/* All passes of a critic but the one that is differentiated. */
+void predict_others(const Update *u, int critic, Place at)
 {
-#pragma omp parallel num_threads(u->threads)
-    {
-        Place at = find_place(u->critics);
-        for (int k = at.team; k < u->critics; k += at.teams) {
-            fold_critic(u, &u->target, &u->target_folding, k, at);
-            fold_critic(u, &u->online, &u->online_folding, k, at);
-            if (at.parts > 1) {
-#pragma omp barrier
-            }
-            forward(u, &u->target, &u->target_folding, u->inputs_next, u->target_next, 0, k, at);
-            if (u->target_now)
-                forward(u, &u->target, &u->target_folding, u->inputs_now, u->target_now, 0, k, at);
-            if (u->online_next)
-                forward(u, &u->online, &u->online_folding, u->inputs_next, u->online_next, 0, k, at);
-            forward(u, &u->online, &u->online_folding, u->inputs_now, u->online_now, 1, k, at);
-        }
+    forward(u, &u->target, &u->target_folding, u->inputs_next, u->target_next, critic, at);
+    if (u->target_now)
+        forward(u, &u->target, &u->target_folding, u->inputs_now, u->target_now, critic, at);
+    if (u->online_next)
+        forward(u, &u->online, &u->online_folding, u->inputs_next, u->online_next, critic, at);
+}
+
+/* The pass that is differentiated. */
+void predict_online(const Update *u, int critic, int store, Place at)
+{
+    size_t B = u->rows, H = u->hidden;
+    int from = cut(B, at.part, at.parts, 1), to = cut(B, at.part + 1, at.parts, 1);
+    const Kept *s = &u->kept;
+    float *raw = u->scratch.raw + (size_t)at.slot * u->block * u->width;
+    for (int row = from; row < to; row += u->block) {
+        int rows = to - row < u->block ? to - row : u->block;
+        size_t own = store * B + row;
+        Blocks blocks = {
+            s->hidden + own * H, s->block1 + own * H, s->block2 + own * H, s->features + own * H, s->mean + own,
+            s->inverse_deviation + own, s->output + own * u->outputs,
+        };
+        forward_block(u, &u->online, &u->online_folding, u->inputs_now + (size_t)row * u->inputs, rows, critic, raw,
+                      blocks);
     }
 }
 
@@ -228,7 +225,7 @@ VECTORISED static void through_relu(float *restrict gradient, const float *restr
 }
 
 /* Gradients of activations, for a part of the rows. */
-static void backward_rows(const Update *u, const float *output_gradient, int critic, Place at)
+static void backward_rows(const Update *u, int critic, int store, Place at)
 {
     size_t k = critic, B = u->rows, H = u->hidden, O = u->outputs, W = u->width;
     const Parameters *p = &u->online;
@@ -236,11 +233,11 @@ static void backward_rows(const Update *u, const float *output_gradient, int cri
     int from = cut(B, at.part, at.parts, 1), to = cut(B, at.part + 1, at.parts, 1);
     for (int row = from; row < to; row += u->block) {
         int rows = to - row < u->block ? to - row : u->block;
-        size_t place = k * B + row, own = at.team * B + row;
+        size_t place = store * B + row, own = at.team * B + row;
         float *scaled = u->slopes.scaled + own * W, *upstream = u->slopes.upstream + own * W, pull[rows];
         float *residual = u->slopes.residual + own * H, *block1 = u->slopes.block1 + own * H;
         float *block2 = u->kept.block2 + place * H;
-        begin_backward(output_gradient + place * O, u->online_now + place * O, f->head_bias + k * O,
+        begin_backward(u->kept.output_gradient + place * O, u->kept.output + place * O, f->head_bias + k * O,
                        u->kept.mean + place, u->kept.inverse_deviation + place, u->trunk_scale, rows, O, W, H, scaled,
                        upstream, pull);
         product(u, 'N', 'T', rows, H, W, upstream, W, f->head_weight + k * H * W, W, 0, residual, H);
@@ -307,21 +304,21 @@ VECTORISED static double sum_of_squares(const float *x, int rows, int columns, i
 }
 
 /* Gradients of parameters, a part of each; returns the sum of their squares, taken while they are in the cache. */
-static double backward_weights(const Update *u, const float *output_gradient, int critic, Place at)
+static double backward_weights(const Update *u, int critic, int store, Place at)
 {
-    size_t k = critic, B = u->rows, D = u->inputs, H = u->hidden, O = u->outputs, W = u->width;
+    size_t k = critic, B = u->rows, D = u->inputs, H = u->hidden, O = u->outputs, W = u->width, kept = store * B;
     const Parameters *p = &u->online, *g = &u->gradients;
     size_t from = cut(H, at.part, at.parts, ALIGNED_FLOATS), to = cut(H, at.part + 1, at.parts, ALIGNED_FLOATS);
     int own = to - from;
     const float *scaled = u->slopes.scaled + at.team * B * W, *residual = u->slopes.residual + at.team * B * H;
-    const float *slope1 = u->slopes.block1 + at.team * B * H, *slope2 = u->kept.block2 + k * B * H;
+    const float *slope1 = u->slopes.block1 + at.team * B * H, *slope2 = u->kept.block2 + kept * H;
     float *folded = u->slopes.head + at.team * H * W + from * W;
     float mean_part[O], bias[O];
     double squares = 0;
 
-    product(u, 'T', 'N', own, W, B, u->kept.features + k * B * H + from, H, scaled, W, 0, folded, W);
-    weighted_column_sums(scaled, u->kept.mean + k * B, B, O, W, mean_part);
-    column_sums(output_gradient + k * B * O, B, O, O, bias);
+    product(u, 'T', 'N', own, W, B, u->kept.features + kept * H + from, H, scaled, W, 0, folded, W);
+    weighted_column_sums(scaled, u->kept.mean + kept, B, O, W, mean_part);
+    column_sums(u->kept.output_gradient + kept * O, B, O, O, bias);
     head_gradients(folded, mean_part, bias, p->head_weight + (k * H + from) * O, p->norm_scale + k * H + from,
                    p->norm_shift + k * H + from, u->trunk_scale, own, O, W, g->head_weight + (k * H + from) * O,
                    g->norm_scale + k * H + from, g->norm_shift + k * H + from);
@@ -335,7 +332,7 @@ static double backward_weights(const Update *u, const float *output_gradient, in
 
     float *block2 = g->block2_weight + (k * H + from) * H, *block1 = g->block1_weight + (k * H + from) * H;
     float *input = g->input + k * D * H + from;
-    product(u, 'T', 'N', own, H, B, u->kept.block1 + k * B * H + from, H, slope2, H, 0, block2, H);
+    product(u, 'T', 'N', own, H, B, u->kept.block1 + kept * H + from, H, slope2, H, 0, block2, H);
     squares += sum_of_squares(block2, own, H, H);
     column_sums(slope2 + from, B, own, H, g->block2_bias + k * H + from);
     if (u->online_folding.block1) {
@@ -349,7 +346,7 @@ static double backward_weights(const Update *u, const float *output_gradient, in
         product(u, 'N', 'T', D, own, H, merged, H, p->block1_weight + (k * H + from) * H, H, 0, input, H);
         product(u, 'T', 'N', D, own, B, u->inputs_now, D, residual + from, H, 1, input, H);
     } else {
-        product(u, 'T', 'N', own, H, B, u->kept.hidden + k * B * H + from, H, slope1, H, 0, block1, H);
+        product(u, 'T', 'N', own, H, B, u->kept.hidden + kept * H + from, H, slope1, H, 0, block1, H);
         column_sums(slope1 + from, B, own, H, g->block1_bias + k * H + from);
         product(u, 'T', 'N', D, own, B, u->inputs_now, D, residual + from, H, 0, input, H);
     }
@@ -360,11 +357,11 @@ static double backward_weights(const Update *u, const float *output_gradient, in
 }
 
 /* Write this thread's part of a critic's gradient; returns the sum of squares of that part. */
-double backward_critic(const Update *u, const float *output_gradient, int critic, Place at)
+double backward_critic(const Update *u, int critic, int store, Place at)
 {
-    backward_rows(u, output_gradient, critic, at);
+    backward_rows(u, critic, store, at);
     if (at.parts > 1) {
 #pragma omp barrier
     }
-    return backward_weights(u, output_gradient, critic, at);
+    return backward_weights(u, critic, store, at);
 }

@@ -1,0 +1,155 @@
+/* The update as a whole: which critic is where when, and Adam. */
+
+#include "kernels.h"
+
+#include <math.h>
+#include <omp.h>
+#include <string.h>
+
+static int common_divisor(int a, int b)
+{
+    return b == 0 ? a : common_divisor(b, a % b);
+}
+
+Place find_place(int critics)
+{
+    int threads = omp_get_num_threads(), slot = omp_get_thread_num();
+    int teams = common_divisor(critics, threads), parts = threads / teams;
+    return (Place){slot, slot / parts, teams, slot % parts, parts};
+}
+
+/* Where a part of `total` begins, in whole units. */
+int cut(int total, int part, int parts, int unit)
+{
+    long units = (total + unit - 1) / unit, from = units * part / parts * unit;
+    return from < total ? (int)from : total;
+}
+
+/* Adam with moments m and v, and the target's move towards the new parameters, in one sweep over memory */
+VECTORISED static void adam(float *restrict online, const float *restrict gradient, float *restrict m,
+                            float *restrict v, float *restrict target, size_t size, float factor, Step step)
+{
+    for (size_t i = 0; i < size; i++) {
+        float g = gradient[i] * factor;
+        m[i] += step.rate1 * (g - m[i]);
+        v[i] = v[i] * (1 - step.rate2) + step.rate2 * g * g;
+        online[i] -= step.step_size * m[i] / (sqrtf(v[i]) / step.correction2 + step.epsilon);
+        float distance = online[i] - target[i]; /* seen from the nearer end, so that a rate of 1 arrives */
+        target[i] = step.target_rate < 0.5f ? target[i] + step.target_rate * distance
+                                            : online[i] - (1 - step.target_rate) * distance;
+    }
+}
+
+static void step_critic(const Update *u, const Step *step, float factor, int critic, Place at)
+{
+    int D = u->inputs, H = u->hidden, O = u->outputs;
+    const int sizes[NUM_PARAMETERS] = {D * H, H * H, H, H * H, H, H, H, H * O, O};
+    for (int i = 0; i < NUM_PARAMETERS; i++) {
+        int from = cut(sizes[i], at.part, at.parts, ALIGNED_FLOATS);
+        int to = cut(sizes[i], at.part + 1, at.parts, ALIGNED_FLOATS);
+        size_t place = (size_t)critic * sizes[i] + from;
+        adam(u->online.all[i] + place, u->gradients.all[i] + place, u->first_moment.all[i] + place,
+             u->second_moment.all[i] + place, u->target.all[i] + place, to - from, factor, *step);
+    }
+}
+
+/* Backward pass, clipping, Adam and the target's move for one critic. */
+static void learn(const Update *u, const Step *step, int critic, int store, Place at)
+{
+    u->slopes.squares[at.slot] = backward_critic(u, critic, store, at);
+    if (at.parts > 1) {
+#pragma omp barrier
+    }
+    double squares = 0;
+    for (int part = 0; part < at.parts; part++)
+        squares += u->slopes.squares[at.team * at.parts + part];
+    float norm = sqrt(squares);
+    if (at.part == 0)
+        step->norms[critic] = norm;
+    if (isfinite(norm)) /* else the caller will refuse to go on, with parameters that are still numbers */
+        step_critic(u, step, norm > step->clip ? step->clip / norm : 1, critic, at);
+}
+
+static void fold_and_predict_others(const Update *u, int critic, Place at)
+{
+    fold_critic(u, &u->target, &u->target_folding, critic, at);
+    if (u->online_next)
+        fold_critic(u, &u->online, &u->online_folding, critic, at);
+    if (at.parts > 1) {
+#pragma omp barrier
+    }
+    predict_others(u, critic, at);
+}
+
+static void fold_and_predict_online(const Update *u, int critic, int store, Place at)
+{
+    if (!u->online_next)
+        fold_critic(u, &u->online, &u->online_folding, critic, at);
+    if (at.parts > 1) {
+#pragma omp barrier
+    }
+    predict_online(u, critic, store, at);
+}
+
+/* The first half of an update whose loss is computed elsewhere: all outputs, and what the second half needs. */
+void revalued_predict(const Update *u)
+{
+#pragma omp parallel num_threads(u->threads)
+    {
+        Place at = find_place(u->critics);
+        for (int k = at.team; k < u->critics; k += at.teams) {
+            fold_and_predict_others(u, k, at);
+            fold_and_predict_online(u, k, k, at);
+        }
+    }
+}
+
+/* The second half, from the output gradients. */
+void revalued_step(const Update *u, const Step *step)
+{
+#pragma omp parallel num_threads(u->threads)
+    {
+        Place at = find_place(u->critics);
+        for (int k = at.team; k < u->critics; k += at.teams)
+            learn(u, step, k, k, at);
+    }
+}
+
+/* A whole update. Critics depend on each other through the target alone: once that is known, each goes forward, back
+   and through Adam in one go, while its parameters and activations are in the cache. Returns how many actions are none
+   of the choices, −1 where a target is not finite (then nothing has changed), else 0. */
+int revalued_update(const Update *u, const Loss *l, const Step *step)
+{
+    int wrong = count_wrong_actions(u, l), finite = 1;
+    if (wrong)
+        return wrong;
+    memset(l->figures, 0, sizeof(double) * NUM_FIGURES * u->threads);
+#pragma omp parallel num_threads(u->threads)
+    {
+        Place at = find_place(u->critics);
+        int threads = at.teams * at.parts;
+        double figures[NUM_FIGURES] = {0};
+        for (int k = at.team; k < u->critics; k += at.teams)
+            fold_and_predict_others(u, k, at);
+#pragma omp barrier
+        int from = cut(u->rows, at.slot, threads, 1), to = cut(u->rows, at.slot + 1, threads, 1);
+        if (!find_targets(u, l, from, to)) {
+#pragma omp atomic write
+            finite = 0;
+        }
+#pragma omp barrier
+        if (finite) {
+            int own_from = cut(u->rows, at.part, at.parts, 1), own_to = cut(u->rows, at.part + 1, at.parts, 1);
+            for (int k = at.team; k < u->critics; k += at.teams) {
+                fold_and_predict_online(u, k, at.team, at);
+                find_slopes(u, l, k, at.team, own_from, own_to, figures);
+                learn(u, step, k, at.team, at);
+            }
+#pragma omp barrier
+            find_priorities(u, l, from, to);
+        }
+        for (int i = 0; i < NUM_FIGURES; i++)
+            l->figures[at.slot * NUM_FIGURES + i] = figures[i];
+    }
+    return finite ? 0 : -1;
+}
