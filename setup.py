@@ -7,6 +7,7 @@ linked to no OpenMP library, for it must use the one that PyTorch has loaded (se
 from setuptools import Extension, setup
 
 FOLDER = "src/revalued/engines/native"
+NO_LIMITS = ["-fno-math-errno", "-fno-trapping-math", "-fno-signed-zeros"]
 
 setup(
     ext_modules=[
@@ -14,9 +15,8 @@ setup(
             "revalued.engines.native._kernels",
             sources=[f"{FOLDER}/{name}.c" for name in ("passes", "loss", "update")],
             depends=[f"{FOLDER}/kernels.h"],
-            extra_compile_args=["-std=gnu11", "-O3", "-fopenmp"]
-            # no error numbers, traps or signed zeros, which would keep loops from using vectors; sums keep their order
-            + ["-fno-math-errno", "-fno-trapping-math", "-fno-signed-zeros"],
+            # no error numbers, traps or signed zeros: they would keep loops from using vectors; sums keep their order
+            extra_compile_args=["-std=gnu11", "-O3", "-fopenmp", *NO_LIMITS],
             optional=True,
         )
     ]

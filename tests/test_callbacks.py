@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from revalued import Event, SaveBest, StopOnReturn, UserError, load, runs
-from revalued.callbacks import Callbacks, LazyMetrics
+from revalued.callbacks import Callbacks
+from revalued.metrics import Figures
 from revalued.progress import Status
 from revalued.recording import Recorder
 from revalued.run_folder import RunFolder
@@ -123,7 +124,7 @@ def test_metrics_stay_where_they_are_until_they_are_read(monkeypatch: pytest.Mon
         return read(self)
 
     monkeypatch.setattr(torch.Tensor, "__float__", counted)
-    metrics = LazyMetrics({"loss": torch.tensor(0.5), "mean_q": torch.tensor(2.0)})
+    metrics = Figures(["loss", "mean_q"], torch.tensor([0.5, 2.0]))
     assert list(metrics) == ["loss", "mean_q"]
     assert len(metrics) == 2
     assert reads == []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from revalued.errors import UserError
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from revalued.acting import Policy
     from revalued.agent import Agent
     from revalued.config import TrainConfig
@@ -52,22 +50,6 @@ class Event:
 Handler: TypeAlias = Callable[[Event], object]
 Callback: TypeAlias = Handler | object
 """A function, called after every update and every evaluation, or an object with any of `METHODS`."""
-
-
-class LazyMetrics(Mapping[str, float]):
-    """Figures that stay on their device until they are read; to be read before the next update."""
-
-    def __init__(self, tensors: Mapping[str, Tensor]) -> None:
-        self._tensors = tensors
-
-    def __getitem__(self, name: str) -> float:
-        return float(self._tensors[name])
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._tensors)
-
-    def __len__(self) -> int:
-        return len(self._tensors)
 
 
 class Callbacks:

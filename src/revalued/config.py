@@ -131,7 +131,7 @@ class ExecutionConfig:
     device: str = "auto"
     """`cpu`, `cuda`, `cuda:1`, or `auto`: CUDA where it is available."""
     engine: EngineName = "auto"
-    """What updates: C code (`native`, on CPUs), PyTorch (`torch`), or `auto`: C where it can. They round differently."""
+    """What updates: `native` (in C, on CPUs), `torch`, or `auto`: C where it can. The two round differently."""
     checkpoint_every: int = 5_000
     """Updates between checkpoints."""
     compile: bool = False

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from revalued.config import AlgorithmConfig, EngineName, LearnerConfig
 from revalued.engines import LearnerState, NonFiniteError, make_engine
+from revalued.metrics import Figures
 from revalued.networks import NetworkShape, initialise, zeros
 from revalued.replay import Batch
 
@@ -44,7 +45,7 @@ class Learner:
         self._engine = make_engine(state, engine, compiled=compile_update)
 
     @torch.no_grad()
-    def update(self, batch: Batch) -> tuple[NDArray[np.float32], dict[str, Tensor]]:
+    def update(self, batch: Batch) -> tuple[NDArray[np.float32], Figures]:
         """Do one gradient step on the batch; return its new priorities [B] and figures for the log."""
         priorities, figures = self._engine.update(batch, self.updates)
         self.updates += 1

@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+
+
+class Figures(Mapping[str, float]):
+    """Numbers of one update by name, together in a tensor that stays on its device until one is read."""
+
+    def __init__(self, names: Sequence[str], tensor: Tensor) -> None:
+        self.names, self.tensor = names, tensor
+
+    def __getitem__(self, name: str) -> float:
+        if name not in self.names:
+            raise KeyError(name)
+        return float(self.tensor[self.names.index(name)])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __len__(self) -> int:
+        return len(self.names)
 
 
 class MetricWindow:
@@ -19,13 +37,13 @@ class MetricWindow:
         self._sums: Tensor | None = None
         self._count = 0
 
-    def add(self, metrics: dict[str, Tensor]) -> None:
+    def add(self, figures: Figures) -> None:
         """Take in the figures of one update."""
-        values = torch.stack(list(metrics.values())).double()
+        values = figures.tensor.double()
         if self._sums is None:
-            self._names, self._sums = list(metrics), values
+            self._names, self._sums = list(figures.names), values.clone()
         else:
-            self._sums = self._sums + values
+            self._sums += values
         self._count += 1
 
     def flush(self) -> dict[str, float]:

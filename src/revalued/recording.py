@@ -10,13 +10,12 @@ from typing import Any
 import gymnasium
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
 from revalued.acting import Policy, epsilon_at
-from revalued.callbacks import Callbacks, Event, EventKind, LazyMetrics
+from revalued.callbacks import Callbacks, Event, EventKind
 from revalued.config import TrainConfig
 from revalued.evaluation import evaluation_seed, greedy_episodes, success_rate
-from revalued.metrics import EpisodeLog, MetricWindow
+from revalued.metrics import EpisodeLog, Figures, MetricWindow
 from revalued.progress import ProgressView, Status
 from revalued.run_folder import RunFolder, machine, versions
 from revalued.sinks import DEFAULT_LOGGING, Logging, Sink, open_sinks
@@ -71,13 +70,13 @@ class Recorder:
         """Take in one step of all lanes."""
         self.episodes.add(rewards, ended)
 
-    def add_update(self, metrics: dict[str, Tensor], updates: int, env_steps: int, **extra: float) -> None:
+    def add_update(self, figures: Figures, updates: int, env_steps: int, **extra: float) -> None:
         """Take in the figures of one update; log and evaluate when it is time to. `extra` goes into the log's row."""
-        self._window.add(metrics)
+        self._window.add(figures)
         if updates % self.config.schedule.log_every == 0:
             self._log(updates, env_steps, extra)
         if self._callbacks is not None and self._callbacks.hears("update"):
-            self._callbacks.update(self._event("update", updates, env_steps, LazyMetrics(metrics)))
+            self._callbacks.update(self._event("update", updates, env_steps, figures))
         if updates % self.config.schedule.eval_every == 0:
             self.evaluate(updates, env_steps)
 

@@ -163,9 +163,9 @@ class Trainer:
 
     def _update(self) -> None:
         batch = self.replay.sample(self.config.learner.batch_size, self._replay_rng)
-        priorities, metrics = self.learner.update(batch)
+        priorities, figures = self.learner.update(batch)
         self.replay.update_priorities(batch.rows, priorities)
-        self._record.add_update(metrics, self.learner.updates, self.env_steps)
+        self._record.add_update(figures, self.learner.updates, self.env_steps)
 
     def _passed(self, every_updates: int) -> bool:
         # counted from the last save, so that several updates in one cycle cannot jump over a checkpoint

@@ -102,9 +102,9 @@ def resume(arguments: list[str]) -> int:
 
 def _guarded(path: Path, quiet: bool, work: Callable[[Any, Callable[[], bool]], Any]) -> int:
     """Train with Ctrl-C and SIGTERM turned into a checkpoint; say how it ended and how to go on."""
+    from revalued.engines import NonFiniteError
     from revalued.envs import LaneError
     from revalued.interruption import noted_signals
-    from revalued.engines import NonFiniteError
     from revalued.progress import make_progress
 
     resume_command = f"revalued resume {shlex.quote(str(path))}"

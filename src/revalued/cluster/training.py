@@ -195,11 +195,11 @@ class ActorTrainer:
         paid = self.pace.updates_paid(self.env_steps)
         while self.learner.updates < paid and len(self.replay) > 0 and not should_stop():
             batch = self.replay.sample(self.config.learner.batch_size, self._replay_rng)
-            priorities, metrics = self.learner.update(batch)
+            priorities, figures = self.learner.update(batch)
             self.replay.update_priorities(batch.rows, priorities)
             is_row = self.learner.updates % self.config.schedule.log_every == 0
             extra = self._staleness.flush() if is_row else {}
-            self._record.add_update(metrics, self.learner.updates, self.env_steps, **extra)
+            self._record.add_update(figures, self.learner.updates, self.env_steps, **extra)
 
     def _save(self) -> None:
         now = (self.env_steps, self.learner.updates)

@@ -10,8 +10,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from revalued.algorithms.objective import TensorBatch
+from revalued.algorithms.objective import LossTerms, TensorBatch
 from revalued.config import AlgorithmConfig, LearnerConfig
+from revalued.metrics import Figures
 from revalued.networks import NetworkShape, Parameters
 from revalued.passes import merging_pays
 from revalued.replay import Batch
@@ -71,7 +72,7 @@ class Updated(NamedTuple):
 
     priorities: NDArray[np.float32]
     """Of the batch's transitions, [B]."""
-    figures: dict[str, Tensor]
+    figures: Figures
     """For the log."""
 
 
@@ -82,9 +83,13 @@ class Engine(Protocol):
         """Do one gradient step after so many others; raises `NonFiniteError` rather than learn from no numbers."""
 
 
-def finite_priorities(priorities: Tensor, updates: int) -> NDArray[np.float32]:
-    """Return the priorities on the host; refuse those that are not finite."""
-    found: NDArray[np.float32] = priorities.cpu().numpy()
-    if not np.isfinite(found).all():
+def refuse_non_finite(priorities: NDArray[np.float32], updates: int) -> None:
+    """Refuse priorities that are not finite."""
+    if not np.isfinite(priorities).all():
         raise NonFiniteError(f"the TD errors of update {updates + 1:,} are not finite: learning has diverged")
-    return found
+
+
+def figures_of(terms: LossTerms, norms: Tensor) -> Figures:
+    """Put the figures of a loss and the gradients' norms [K] together."""
+    found = {"loss": terms.loss, **terms.metrics, "gradient_norm": norms.mean()}
+    return Figures(list(found), torch.stack(list(found.values())))

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from ctypes import byref
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from revalued.algorithms.objective import Predictions, TensorBatch, loss_terms
-from revalued.engines.state import ADAM_BETAS, ADAM_EPSILON, LearnerState, NonFiniteError, Updated, finite_priorities
+from revalued.algorithms.objective import Predictions, loss_terms
 from revalued.engines.native.layout import (
     FoldingC,
     KeptC,
@@ -21,8 +22,19 @@ from revalued.engines.native.layout import (
     StepC,
     UpdateC,
     address,
+    array_address,
 )
 from revalued.engines.native.library import load
+from revalued.engines.state import (
+    ADAM_BETAS,
+    ADAM_EPSILON,
+    LearnerState,
+    NonFiniteError,
+    Updated,
+    figures_of,
+    refuse_non_finite,
+)
+from revalued.metrics import Figures
 from revalued.networks import LAYER_NORM_EPSILON, interpret, interpret_gradient, zeros
 from revalued.replay import Batch
 
@@ -43,13 +55,15 @@ class NativeEngine:
         # with the loss in C a critic is done with before the next one begins, and they share memory
         self._places = self._threads if self._computes_loss else shape.critics
         self._gradients = zeros(shape, state.device)
-        outputs = (shape.critics, rows, shape.head_size)
-        self._target_next = torch.zeros(outputs)
-        self._target_now = torch.zeros(outputs) if state.algorithm.beta > 0 else None
-        self._online_next = torch.zeros(outputs) if state.algorithm.double_q else None
-        self._output, self._output_gradient = torch.zeros(2, self._places, *outputs[1:]).unbind()
-        # the last column carries the input layer's bias
-        self._now, self._next = torch.ones(2, rows, shape.observation_size + 1).unbind()
+        critics, outputs = shape.critics, (rows, shape.head_size)
+        # of the next states and, for the regulariser, of those now
+        self._target = torch.zeros(critics, 2 if state.algorithm.beta > 0 else 1, *outputs)
+        self._online_next = torch.zeros(critics, *outputs) if state.algorithm.double_q else None
+        self._output, self._output_gradient = torch.zeros(2, self._places, *outputs).unbind()
+        # next and now; the last column carries the input layer's bias
+        self._observations = torch.ones(2, rows, shape.observation_size + 1)
+        self._next, self._now = self._observations.numpy()[..., :-1]
+        self._exists = shape.actions.exists if shape.actions.is_padded else None
         self._update, self._loss = self._lay_out(), self._lay_out_loss()
 
     def _lay_out(self) -> UpdateC:
@@ -84,13 +98,12 @@ class NativeEngine:
                 reserve(threads, inputs, hidden), reserve(threads, hidden, width),
                 reserve(threads, dtype=torch.float64),
             ),
-            address(self._now), address(self._next),
-            address(self._online_next), address(self._target_now), address(self._target_next),
+            address(self._observations), address(self._target), address(self._online_next), self._target.shape[1],
         )  # fmt: skip
 
     def _lay_out_loss(self) -> LossC:
         algorithm, actions = self.state.algorithm, self.state.shape.actions
-        self._figures = torch.zeros(self._threads, len(_FIGURES), dtype=torch.float64)
+        self._figures = np.zeros((self._threads, len(_FIGURES)))
         return LossC(
             dimensions=actions.num_dimensions,
             choices=actions.max_choices,
@@ -102,22 +115,17 @@ class NativeEngine:
             temperature=algorithm.regulariser_temperature,
             targets=self._memory.reserve(self.state.config.batch_size),
             errors=self._memory.reserve(self.state.shape.critics, self.state.config.batch_size),
-            figures=address(self._figures, torch.float64),
+            figures=array_address(self._figures, np.float64),
         )
 
     def update(self, batch: Batch, updates: int) -> Updated:
         """Do one gradient step."""
         if len(batch.rows) != self.state.config.batch_size:
             raise ValueError(f"expected {self.state.config.batch_size} transitions, not {len(batch.rows)}")
-        tensors = self.state.to_device(batch)
-        self._now[:, :-1] = tensors.observations
-        self._next[:, :-1] = tensors.next_observations
-        norms = torch.empty(self.state.shape.critics)
-        step = self._lay_out_step(norms, updates)
-        priorities, figures = (self._whole if self._computes_loss else self._in_halves)(tensors, step, updates)
-        return Updated(priorities, {**figures, "gradient_norm": norms.mean()})
+        self._now[:], self._next[:] = batch.observations, batch.next_observations
+        return (self._whole if self._computes_loss else self._in_halves)(batch, updates)
 
-    def _lay_out_step(self, norms: Tensor, updates: int) -> StepC:
+    def _lay_out_step(self, norms: NDArray[np.float32], updates: int) -> StepC:
         config, number = self.state.config, updates + 1
         return StepC(
             clip=config.gradient_clip,
@@ -127,31 +135,36 @@ class NativeEngine:
             correction2=math.sqrt(1 - ADAM_BETAS[1] ** number),
             epsilon=ADAM_EPSILON,
             target_rate=config.target_update_rate,
-            norms=address(norms),
+            norms=array_address(norms, np.float32),
         )
 
-    def _whole(self, batch: TensorBatch, step: StepC, updates: int) -> Updated:
-        state, loss = self.state, self._loss
-        priorities = torch.empty(len(batch.returns))
-        legal = state.exists if batch.next_legal is None else batch.next_legal
-        loss.actions = address(batch.actions, torch.int64)
-        loss.returns, loss.discounts = address(batch.returns), address(batch.discounts)
-        loss.weights, loss.legal = address(batch.weights), address(legal, torch.bool)
-        loss.legal_stride = 0 if batch.next_legal is None else loss.dimensions * loss.choices
-        loss.priorities = address(priorities)
+    def _whole(self, batch: Batch, updates: int) -> Updated:
+        shape, loss = self.state.shape, self._loss
+        norms, priorities = np.empty(shape.critics, np.float32), np.empty(len(batch.rows), np.float32)
+        step = self._lay_out_step(norms, updates)
+        masked = batch.next_masks is not None
+        legal = shape.actions.legal(batch.next_masks) if batch.next_masks is not None else self._exists
+        loss.actions = array_address(batch.actions, np.int64)
+        loss.returns = array_address(batch.returns, np.float32)
+        loss.discounts = array_address(batch.discounts, np.float32)
+        loss.weights = array_address(batch.weights, np.float32)
+        loss.legal = None if legal is None else array_address(legal, np.bool_)
+        loss.legal_stride = loss.dimensions * loss.choices if masked else 0
+        loss.priorities = array_address(priorities, np.float32)
         result = self._library.functions.revalued_update(byref(self._update), byref(loss), byref(step))
         if result > 0:
             raise IndexError(f"{result} sub-actions of the batch are none of the {loss.choices} choices")
         if result < 0:
             raise NonFiniteError(f"the targets of update {updates + 1:,} are not finite: learning has diverged")
-        sums = self._figures.sum(dim=0)
-        sums[1:] /= state.shape.critics * len(priorities)  # the first is the loss, a weighted sum already
-        figures = dict(zip(_FIGURES, sums.float().unbind(), strict=True))
-        if self._target_now is None:
-            del figures["regulariser"]
-        return Updated(finite_priorities(priorities, updates), figures)
+        refuse_non_finite(priorities, updates)
+        sums = self._figures.sum(axis=0)
+        sums[1:] /= shape.critics * len(priorities)  # the first is the loss, a weighted sum already
+        names, values = [*_FIGURES, "gradient_norm"], [*sums.tolist(), norms.mean()]
+        if self.state.algorithm.beta == 0:
+            del values[names.index("regulariser")], names[names.index("regulariser")]
+        return Updated(priorities, Figures(names, torch.tensor(values, dtype=torch.float64)))
 
-    def _in_halves(self, batch: TensorBatch, step: StepC, updates: int) -> Updated:
+    def _in_halves(self, batch: Batch, updates: int) -> Updated:
         state, functions = self.state, self._library.functions
         functions.revalued_predict(byref(self._update))
 
@@ -160,12 +173,14 @@ class NativeEngine:
 
         predictions = Predictions(
             meaning(self._output),
-            meaning(self._target_next),
-            None if self._target_now is None else meaning(self._target_now),
+            meaning(self._target[:, 0]),
+            meaning(self._target[:, 1]) if state.algorithm.beta > 0 else None,
             None if self._online_next is None else meaning(self._online_next),
         )
-        terms = loss_terms(state.algorithm, predictions, batch, state.exists, state.support)
-        priorities = finite_priorities(terms.priorities, updates)
+        terms = loss_terms(state.algorithm, predictions, state.to_device(batch), state.exists, state.support)
+        priorities = terms.priorities.numpy()
+        refuse_non_finite(priorities, updates)
         self._output_gradient.copy_(interpret_gradient(terms.gradient, state.shape, state.exists))
-        functions.revalued_step(byref(self._update), byref(step))
-        return Updated(priorities, {"loss": terms.loss, **terms.metrics})
+        norms = np.empty(state.shape.critics, np.float32)
+        functions.revalued_step(byref(self._update), byref(self._lay_out_step(norms, updates)))
+        return Updated(priorities, figures_of(terms, torch.from_numpy(norms)))

@@ -16,8 +16,8 @@
 #include <stdint.h>
 
 /* Compiled for several generations of CPUs; the loader takes the best one that the machine can run. */
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-#define VECTORISED __attribute__((target_clones("arch=skylake-avx512", "arch=haswell", "default")))
+#if defined(__x86_64__) && __GNUC__ >= 12 && !defined(__clang__)
+#define VECTORISED __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else
 #define VECTORISED
 #endif
@@ -74,8 +74,9 @@ typedef struct {
     Kept kept;
     Scratch scratch;
     Slopes slopes;
-    const float *inputs_now, *inputs_next;          /* [B, D] */
-    float *online_next, *target_now, *target_next;  /* [K, B, O]; NULL where nobody asks */
+    const float *observations;          /* [2, B, D]: next, now */
+    float *target_next, *online_next;   /* [K, passes, B, O]: the target's next and, if asked for, now; [K, B, O] */
+    int target_passes;                  /* 2 where the loss asks the target about now too */
 } Update;
 
 /* What changes from update to update. */

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from ctypes import Structure, c_float, c_int, c_void_p
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from revalued.networks import Parameters
@@ -37,7 +39,9 @@ class FoldingC(Structure):
 class KeptC(Structure):
     """`Kept`."""
 
-    _fields_ = _pointers("hidden", "block1", "block2", "features", "mean", "inverse_deviation", "output", "output_gradient")
+    _fields_ = _pointers(
+        "hidden", "block1", "block2", "features", "mean", "inverse_deviation", "output", "output_gradient"
+    )
 
 
 class ScratchC(Structure):
@@ -66,7 +70,8 @@ class UpdateC(Structure):
         ("kept", KeptC),
         ("scratch", ScratchC),
         ("slopes", SlopesC),
-        *_pointers("inputs_now", "inputs_next", "online_next", "target_now", "target_next"),
+        *_pointers("observations", "target_next", "online_next"),
+        ("target_passes", c_int),
     ]
 
 
@@ -91,21 +96,26 @@ class StepC(Structure):
     """`Step`."""
 
     _fields_ = [
-        *(
-            (name, c_float)
-            for name in ("clip", "step_size", "rate1", "rate2", "correction2", "epsilon", "target_rate")
-        ),
+        *((name, c_float) for name in ("clip", "step_size", "rate1", "rate2", "correction2", "epsilon", "target_rate")),
         *_pointers("norms"),
     ]
 
 
-def address(tensor: Tensor | None, dtype: torch.dtype = torch.float32) -> int | None:
+def address(tensor: Tensor | None) -> int | None:
     """Return where the tensor's numbers lie, in the order and of the kind that C expects; None stays None."""
     if tensor is None:
         return None
-    if tensor.dtype != dtype or not tensor.is_contiguous() or tensor.device.type != "cpu":
-        raise TypeError(f"expected contiguous {dtype} on the CPU, not {tensor.dtype} on {tensor.device}")
+    if tensor.dtype != torch.float32 or not tensor.is_contiguous() or tensor.device.type != "cpu":
+        raise TypeError(f"expected contiguous float32 on the CPU, not {tensor.dtype} on {tensor.device}")
     return tensor.data_ptr()
+
+
+def array_address(array: NDArray[np.generic], dtype: type[np.generic]) -> int:
+    """Return where the array's numbers lie; refuses another order or kind than C expects."""
+    if array.dtype != dtype or not array.flags.c_contiguous:
+        raise TypeError(f"expected contiguous {dtype.__name__}, not {array.dtype}")
+    data: int = array.__array_interface__["data"][0]
+    return data
 
 
 class Memory:

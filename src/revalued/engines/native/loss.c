@@ -69,18 +69,19 @@ static float next_value(const Loss *l, const float *chooser, const float *values
 
 static float target_of_row(const Update *u, const Loss *l, size_t row)
 {
-    size_t O = u->outputs, stride = (size_t)u->rows * O;
+    size_t O = u->outputs, online_stride = u->rows * O, stride = u->target_passes * online_stride;
     const float *values = u->target_next + row * O, *chooser = u->online_next ? u->online_next + row * O : values;
+    size_t chooser_stride = u->online_next ? online_stride : stride;
     const uint8_t *legal = l->legal ? l->legal + row * l->legal_stride : NULL;
     float sum = 0, mean[O], chooser_mean[O];
     if (l->mean_of_max) {
         for (int k = 0; k < u->critics; k++)
-            sum += next_value(l, chooser + k * stride, values + k * stride, legal);
+            sum += next_value(l, chooser + k * chooser_stride, values + k * stride, legal);
         sum /= u->critics;
     } else {
         mean_of_critics(values, stride, u->critics, O, mean);
         if (u->online_next)
-            mean_of_critics(chooser, stride, u->critics, O, chooser_mean);
+            mean_of_critics(chooser, chooser_stride, u->critics, O, chooser_mean);
         sum = next_value(l, u->online_next ? chooser_mean : mean, mean, legal);
     }
     return l->returns[row] + l->discounts[row] * (l->adds ? sum : sum / l->dimensions);
@@ -176,7 +177,7 @@ void find_slopes(const Update *u, const Loss *l, int critic, int store, int from
     size_t B = u->rows, O = u->outputs;
     for (int row = from; row < to; row++) {
         size_t own = store * B + row, place = critic * B + row;
-        const float *target = u->target_now ? u->target_now + place * O : NULL;
+        const float *target = u->target_passes == 2 ? u->target_next + (place + (critic + 1) * B) * O : NULL;
         l->errors[place] = slopes_of_row(u, l, row, u->kept.output + own * O, target, u->kept.output_gradient + own * O,
                                          figures);
     }

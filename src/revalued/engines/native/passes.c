@@ -18,32 +18,33 @@ static void product(const Update *u, char left_form, char right_form, int rows, 
              out, &out_stride);
 }
 
+/* Columns from..to of the folded head; the last part adds the one that averages, and zeros up to `width`. */
 VECTORISED static void fold_head(const float *restrict scale, const float *restrict shift, const float *restrict weight,
-                                 const float *restrict bias, int hidden, int outputs, int width, float *restrict out,
-                                 float *restrict out_bias)
+                                 const float *restrict bias, int hidden, int outputs, int width, int from, int to,
+                                 float *restrict out, float *restrict out_bias)
 {
-    float mean[outputs];
-    for (int o = 0; o < outputs; o++) {
-        mean[o] = 0;
+    float mean[to - from + 1];
+    for (int o = from; o < to; o++) {
+        mean[o - from] = 0;
         out_bias[o] = bias[o];
     }
     for (int h = 0; h < hidden; h++) {
         const float *restrict row = weight + (size_t)h * outputs;
-        for (int o = 0; o < outputs; o++) {
-            mean[o] += scale[h] * row[o];
+        for (int o = from; o < to; o++) {
+            mean[o - from] += scale[h] * row[o];
             out_bias[o] += shift[h] * row[o];
         }
     }
-    for (int o = 0; o < outputs; o++)
-        mean[o] /= hidden;
+    for (int o = from; o < to; o++)
+        mean[o - from] /= hidden;
     for (int h = 0; h < hidden; h++) {
         const float *restrict row = weight + (size_t)h * outputs;
-        float *restrict to = out + (size_t)h * width;
-        for (int o = 0; o < outputs; o++)
-            to[o] = scale[h] * row[o] - mean[o];
-        to[outputs] = 1.0f / hidden;
-        for (int o = outputs + 1; o < width; o++)
-            to[o] = 0;
+        float *restrict to_row = out + (size_t)h * width;
+        for (int o = from; o < to; o++)
+            to_row[o] = scale[h] * row[o] - mean[o - from];
+        if (to == outputs)
+            for (int o = outputs; o < width; o++)
+                to_row[o] = o == outputs ? 1.0f / hidden : 0;
     }
 }
 
@@ -58,9 +59,9 @@ void fold_critic(const Update *u, const Parameters *p, const Folding *f, int cri
         for (int i = from; i < to; i++)
             merged[(D - 1) * H + i] += p->block1_bias[k * H + i];
     }
-    if (at.part == at.parts - 1)
-        fold_head(p->norm_scale + k * H, p->norm_shift + k * H, p->head_weight + k * H * O, p->head_bias + k * O, H, O,
-                  W, f->head_weight + k * H * W, f->head_bias + k * O);
+    int from = cut(O, at.part, at.parts, ALIGNED_FLOATS), to = cut(O, at.part + 1, at.parts, ALIGNED_FLOATS);
+    fold_head(p->norm_scale + k * H, p->norm_shift + k * H, p->head_weight + k * H * O, p->head_bias + k * O, H, O, W,
+              from, to, f->head_weight + k * H * W, f->head_bias + k * O);
 }
 
 /* relu, written so that what is not a number stays visible */
@@ -137,19 +138,18 @@ static void forward_block(const Update *u, const Parameters *p, const Folding *f
     normalise(raw, squares, f->head_bias + k * O, u->epsilon, rows, O, W, H, to.output, to.mean, to.inverse_deviation);
 }
 
-/* A pass of which only the output [K, B, O] is of interest, for this thread's rows. */
-static void forward(const Update *u, const Parameters *p, const Folding *f, const float *inputs, float *output,
-                    int critic, Place at)
+/* A pass of which only the output [K, total, O] is of interest, for this thread's share of the rows. */
+static void forward(const Update *u, const Parameters *p, const Folding *f, const float *inputs, int total,
+                    float *output, int critic, Place at)
 {
-    size_t B = u->rows, own = (size_t)at.slot * u->block;
-    int from = cut(B, at.part, at.parts, 1), to = cut(B, at.part + 1, at.parts, 1);
+    size_t own = (size_t)at.slot * u->block, H = u->hidden;
+    int from = cut(total, at.part, at.parts, 1), to = cut(total, at.part + 1, at.parts, 1);
     const Scratch *s = &u->scratch;
     for (int row = from; row < to; row += u->block) {
         int rows = to - row < u->block ? to - row : u->block;
         Blocks blocks = {
-            s->hidden + own * u->hidden, s->block1 + own * u->hidden, s->block2 + own * u->hidden,
-            s->hidden + own * u->hidden, s->mean + own, s->inverse_deviation + own,
-            output + (critic * B + row) * u->outputs,
+            s->hidden + own * H, s->block1 + own * H, s->block2 + own * H, s->hidden + own * H, s->mean + own,
+            s->inverse_deviation + own, output + ((size_t)critic * total + row) * u->outputs,
         };
         forward_block(u, p, f, inputs + (size_t)row * u->inputs, rows, critic, s->raw + own * u->width, blocks);
     }
@@ -158,11 +158,9 @@ static void forward(const Update *u, const Parameters *p, const Folding *f, cons
 /* All passes of a critic but the one that is differentiated. */
 void predict_others(const Update *u, int critic, Place at)
 {
-    forward(u, &u->target, &u->target_folding, u->inputs_next, u->target_next, critic, at);
-    if (u->target_now)
-        forward(u, &u->target, &u->target_folding, u->inputs_now, u->target_now, critic, at);
+    forward(u, &u->target, &u->target_folding, u->observations, u->target_passes * u->rows, u->target_next, critic, at);
     if (u->online_next)
-        forward(u, &u->online, &u->online_folding, u->inputs_next, u->online_next, critic, at);
+        forward(u, &u->online, &u->online_folding, u->observations, u->rows, u->online_next, critic, at);
 }
 
 /* The pass that is differentiated. */
@@ -171,6 +169,7 @@ void predict_online(const Update *u, int critic, int store, Place at)
     size_t B = u->rows, H = u->hidden;
     int from = cut(B, at.part, at.parts, 1), to = cut(B, at.part + 1, at.parts, 1);
     const Kept *s = &u->kept;
+    const float *inputs = u->observations + B * u->inputs;
     float *raw = u->scratch.raw + (size_t)at.slot * u->block * u->width;
     for (int row = from; row < to; row += u->block) {
         int rows = to - row < u->block ? to - row : u->block;
@@ -179,7 +178,7 @@ void predict_online(const Update *u, int critic, int store, Place at)
             s->hidden + own * H, s->block1 + own * H, s->block2 + own * H, s->features + own * H, s->mean + own,
             s->inverse_deviation + own, s->output + own * u->outputs,
         };
-        forward_block(u, &u->online, &u->online_folding, u->inputs_now + (size_t)row * u->inputs, rows, critic, raw,
+        forward_block(u, &u->online, &u->online_folding, inputs + (size_t)row * u->inputs, rows, critic, raw,
                       blocks);
     }
 }
@@ -313,6 +312,7 @@ static double backward_weights(const Update *u, int critic, int store, Place at)
     const float *scaled = u->slopes.scaled + at.team * B * W, *residual = u->slopes.residual + at.team * B * H;
     const float *slope1 = u->slopes.block1 + at.team * B * H, *slope2 = u->kept.block2 + kept * H;
     float *folded = u->slopes.head + at.team * H * W + from * W;
+    const float *inputs_now = u->observations + B * D;
     float mean_part[O], bias[O];
     double squares = 0;
 
@@ -337,18 +337,18 @@ static double backward_weights(const Update *u, int critic, int store, Place at)
     column_sums(slope2 + from, B, own, H, g->block2_bias + k * H + from);
     if (u->online_folding.block1) {
         float *merged = u->slopes.merged + at.team * D * H;
-        product(u, 'T', 'N', D, own, B, u->inputs_now, D, slope1 + from, H, 0, merged + from, H);
+        product(u, 'T', 'N', D, own, B, inputs_now, D, slope1 + from, H, 0, merged + from, H);
         memcpy(g->block1_bias + k * H + from, merged + (D - 1) * H + from, own * sizeof(float));
         if (at.parts > 1) {
 #pragma omp barrier
         }
         product(u, 'T', 'N', own, H, D, p->input + k * D * H + from, H, merged, H, 0, block1, H);
         product(u, 'N', 'T', D, own, H, merged, H, p->block1_weight + (k * H + from) * H, H, 0, input, H);
-        product(u, 'T', 'N', D, own, B, u->inputs_now, D, residual + from, H, 1, input, H);
+        product(u, 'T', 'N', D, own, B, inputs_now, D, residual + from, H, 1, input, H);
     } else {
         product(u, 'T', 'N', own, H, B, u->kept.hidden + kept * H + from, H, slope1, H, 0, block1, H);
         column_sums(slope1 + from, B, own, H, g->block1_bias + k * H + from);
-        product(u, 'T', 'N', D, own, B, u->inputs_now, D, residual + from, H, 0, input, H);
+        product(u, 'T', 'N', D, own, B, inputs_now, D, residual + from, H, 0, input, H);
     }
     squares += sum_of_squares(block1, own, H, H);
     squares += sum_of_squares(input, D, own, H);
