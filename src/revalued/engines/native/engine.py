@@ -38,7 +38,7 @@ from revalued.metrics import Figures
 from revalued.networks import LAYER_NORM_EPSILON, interpret, interpret_gradient, zeros
 from revalued.replay import Batch
 
-ROWS_AT_A_TIME = 128
+ROWS_AT_A_TIME = 256
 """Rows that go through a critic together: enough for fast products, few enough to stay in a core's cache."""
 _WIDTH_UNIT = 16
 _FIGURES = ("loss", "td_loss", "mean_q", "td_error", "regulariser", "mean_target")
