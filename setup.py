@@ -13,7 +13,7 @@ setup(
     ext_modules=[
         Extension(
             "revalued.engines.native._kernels",
-            sources=[f"{FOLDER}/{name}.c" for name in ("passes", "loss", "update")],
+            sources=[f"{FOLDER}/{name}.c" for name in ("acting", "loss", "passes", "update")],
             depends=[f"{FOLDER}/kernels.h"],
             # no error numbers, traps or signed zeros: they would keep loops from using vectors; sums keep their order
             extra_compile_args=["-std=gnu11", "-O3", "-fopenmp", *NO_LIMITS],

@@ -7,8 +7,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from revalued.config import ExplorationConfig
-from revalued.networks import NetworkShape, Parameters, predict
+from revalued.config import EngineName, ExplorationConfig
+from revalued.engines import NativeCritics, uses_native
+from revalued.networks import NetworkShape, Parameters, interpret, predict
 from revalued.ops.categorical import expected_values
 from revalued.ops.utilities import greedy_actions
 
@@ -16,23 +17,48 @@ from revalued.ops.utilities import greedy_actions
 class Policy:
     """Per-dimension values of every choice, from whatever parameters it is given."""
 
-    def __init__(self, shape: NetworkShape, parameters: Parameters, support: Tensor | None) -> None:
+    def __init__(
+        self, shape: NetworkShape, parameters: Parameters, support: Tensor | None, engine: EngineName = "auto"
+    ) -> None:
         self.shape, self.parameters, self.support = shape, parameters, support
         self.device = parameters["input"].device
+        self._native = NativeCritics(shape, parameters) if uses_native(engine, self.device) else None
+        self._is_plain = shape.head == "utilities" and not shape.actions.is_padded
         self.exists = torch.from_numpy(shape.actions.exists).to(self.device) if shape.actions.is_padded else None
 
     @torch.no_grad()
     def utilities(self, observations: NDArray[np.float32]) -> Tensor:
         """Return utilities [K, B, N, A] for observations [B, D]; a categorical head's expected values."""
-        output = predict(self.parameters, torch.tensor(observations, device=self.device), self.shape, self.exists)
+        if self._native is None:
+            output = predict(self.parameters, torch.tensor(observations, device=self.device), self.shape, self.exists)
+            return output if self.support is None else expected_values(output, self.support)
+        raw = self._native_outputs(observations).copy()
+        return self._meaning(torch.from_numpy(raw))
+
+    def _native_outputs(self, observations: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return raw outputs [K, B, O], valid until the next call."""
+        assert self._native is not None
+        num_critics, batch = self.shape.critics, len(observations)
+        if num_critics == 1:
+            return self._native.outputs(observations, 0)[None]
+        critics = np.arange(num_critics).repeat(batch)
+        raw = self._native.outputs(np.tile(observations, (num_critics, 1)), critics)
+        return raw.reshape(num_critics, batch, -1)
+
+    def _meaning(self, raw: Tensor) -> Tensor:
+        output = interpret(raw, self.shape, self.exists)
         return output if self.support is None else expected_values(output, self.support)
 
     @torch.no_grad()
     def greedy(self, observations: NDArray[np.float32], masks: NDArray[np.bool_] | None = None) -> NDArray[np.int64]:
         """Return the greedy actions [B, N] of the ensemble's mean utilities, legal under the masks [B, Σ sizes]."""
+        actions: NDArray[np.int64]
+        if self._native is not None and self._is_plain and masks is None:
+            # a few choices are made before PyTorch would have begun
+            return self._best(self._native_outputs(observations).mean(axis=0))
         mean = self.utilities(observations).mean(dim=0)
         legal = None if masks is None else self.shape.actions.legal(masks)
-        actions: NDArray[np.int64] = greedy_actions(mean, self._allowed(legal)).cpu().numpy()
+        actions = greedy_actions(mean, self._allowed(legal)).cpu().numpy()
         return actions
 
     @torch.no_grad()
@@ -43,10 +69,28 @@ class Policy:
         legal: NDArray[np.bool_] | None = None,
     ) -> NDArray[np.int64]:
         """Return for every lane the greedy action [N] of the critic drawn for it, among those `legal` [L, N, A]."""
-        lanes = torch.arange(len(critics), device=self.device)
-        own = self.utilities(observations)[torch.from_numpy(critics).to(self.device), lanes]
-        actions: NDArray[np.int64] = greedy_actions(own, self._allowed(legal)).cpu().numpy()
+        actions: NDArray[np.int64]
+        if self._native is None:
+            lanes = torch.arange(len(critics), device=self.device)
+            own = self.utilities(observations)[torch.from_numpy(critics).to(self.device), lanes]
+            actions = greedy_actions(own, self._allowed(legal)).cpu().numpy()
+            return actions
+        if self.shape.critics == 1:
+            raw = self._native.outputs(observations, 0)
+        else:  # lanes that drew the same critic side by side
+            order = critics.argsort(kind="stable")
+            raw = np.empty((len(critics), self.shape.head_size), np.float32)
+            raw[order] = self._native.outputs(observations[order], critics[order])
+        if self._is_plain and legal is None:
+            return self._best(raw)
+        own = self._meaning(torch.from_numpy(raw)[None])[0]
+        actions = greedy_actions(own, self._allowed(legal)).numpy()
         return actions
+
+    def _best(self, utilities: NDArray[np.float32]) -> NDArray[np.int64]:
+        """Return the best choices [B, N] by utilities [B, N · A]."""
+        best: NDArray[np.int64] = utilities.reshape(len(utilities), self.shape.actions.num_dimensions, -1).argmax(-1)
+        return best
 
     def _allowed(self, legal: NDArray[np.bool_] | None) -> Tensor | None:
         # what is legal exists too, so nothing has to be combined
@@ -72,12 +116,16 @@ def explore(
     Every call draws the same amount of randomness, whatever comes of it, so streams never depend on outcomes.
     """
     space = policy.shape.actions
-    num_lanes = len(observations)
-    critics = (rng.random(num_lanes) * policy.shape.critics).astype(np.int64)
-    width = 1 if config.exploration == "joint" else space.num_dimensions
-    explores = rng.random((num_lanes, width)) < epsilon_at(config, env_steps)
+    num_lanes, num_dimensions = len(observations), space.num_dimensions
+    width = 1 if config.exploration == "joint" else num_dimensions
+    # one call for everything random: which critic, whether to explore, what then
+    draws = rng.random(num_lanes * (1 + width + num_dimensions))
+    critics = (draws[:num_lanes] * policy.shape.critics).astype(np.int64)
+    explores = draws[num_lanes : num_lanes * (1 + width)].reshape(num_lanes, width) < epsilon_at(config, env_steps)
     legal = None if masks is None else space.legal(masks)
-    random_actions = space.uniform(rng.random((num_lanes, space.num_dimensions)), legal)
+    if not explores.any():
+        return policy.greedy_of_critics(observations, critics, legal)
+    random_actions = space.uniform(draws[num_lanes * (1 + width) :].reshape(num_lanes, num_dimensions), legal)
     if explores.all():
         return random_actions
     return np.where(explores, random_actions, policy.greedy_of_critics(observations, critics, legal))

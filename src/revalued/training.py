@@ -53,7 +53,7 @@ class Trainer:
         device = resolve_device(config.execution.device)
         self.learner = make_learner(config, shape, device)
         self.replay = make_replay(config, shape)
-        self.policy = Policy(shape.network, self.learner.online, self.learner.support)
+        self.policy = Policy(shape.network, self.learner.online, self.learner.support, config.execution.engine)
         self._explore_rng = stream_rng(config.seed, Stream.EXPLORATION)
         self._replay_rng = stream_rng(config.seed, Stream.REPLAY)
         self.env_steps = 0

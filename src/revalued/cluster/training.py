@@ -65,7 +65,7 @@ class ActorTrainer:
         self.pace = Pace.of(config)
         num_lanes = self.pace.num_actors * self.pace.lanes_per_actor
         self.replay = make_replay(config, shape)
-        self.policy = Policy(shape.network, self.learner.online, self.learner.support)
+        self.policy = Policy(shape.network, self.learner.online, self.learner.support, config.execution.engine)
         self.plan = ActorPlan(
             task, shape.network, shape.support, config.exploration, config.seed, self.pace.lanes_per_actor
         )

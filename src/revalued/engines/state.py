@@ -83,10 +83,17 @@ class Engine(Protocol):
         """Do one gradient step after so many others; raises `NonFiniteError` rather than learn from no numbers."""
 
 
-def refuse_non_finite(priorities: NDArray[np.float32], updates: int) -> None:
-    """Refuse priorities that are not finite."""
+def non_finite(what: str, updates: int) -> NonFiniteError:
+    """Return the error that says what is not finite in the update after so many others."""
+    return NonFiniteError(f"the {what} of update {updates + 1:,} are not finite: learning has diverged")
+
+
+def finite_priorities(terms: LossTerms, updates: int) -> NDArray[np.float32]:
+    """Return a loss's priorities on the host; refuses those that are not finite."""
+    priorities: NDArray[np.float32] = terms.priorities.cpu().numpy()
     if not np.isfinite(priorities).all():
-        raise NonFiniteError(f"the TD errors of update {updates + 1:,} are not finite: learning has diverged")
+        raise non_finite("TD errors", updates)
+    return priorities
 
 
 def figures_of(terms: LossTerms, norms: Tensor) -> Figures:

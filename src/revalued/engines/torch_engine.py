@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.optim.adam import adam
 
 from revalued.algorithms.objective import LossTerms, Predictions, TensorBatch, loss_terms
-from revalued.engines.state import ADAM_BETAS, ADAM_EPSILON, LearnerState, Updated, figures_of, refuse_non_finite
+from revalued.engines.state import ADAM_BETAS, ADAM_EPSILON, LearnerState, Updated, figures_of, finite_priorities
 from revalued.networks import Parameters, interpret, interpret_gradient, part, with_ones, zeros
 from revalued.passes import Workspace, backward, even_groups, fold, forward
 from revalued.replay import Batch
@@ -55,8 +55,7 @@ class TorchEngine:
     def update(self, batch: Batch, updates: int) -> Updated:
         """Do one gradient step."""
         terms = self._differentiate(self.state.to_device(batch))
-        priorities = terms.priorities.cpu().numpy()
-        refuse_non_finite(priorities, updates)
+        priorities = finite_priorities(terms, updates)
         return Updated(priorities, figures_of(terms, self._step(updates)))
 
     def _differentiate_plainly(self, batch: TensorBatch) -> LossTerms:

@@ -4,7 +4,8 @@ The library is compiled when the package is installed, if there is a C compiler.
 brings no BLAS along that can be called, `TorchEngine` does the work; `why_missing` tells the reason.
 """
 
+from revalued.engines.native.acting import NativeCritics
 from revalued.engines.native.engine import NativeEngine
 from revalued.engines.native.library import why_missing
 
-__all__ = ["NativeEngine", "why_missing"]
+__all__ = ["NativeCritics", "NativeEngine", "why_missing"]

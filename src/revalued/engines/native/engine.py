@@ -7,7 +7,6 @@ from ctypes import byref
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from revalued.algorithms.objective import Predictions, loss_terms
@@ -29,10 +28,10 @@ from revalued.engines.state import (
     ADAM_BETAS,
     ADAM_EPSILON,
     LearnerState,
-    NonFiniteError,
     Updated,
     figures_of,
-    refuse_non_finite,
+    finite_priorities,
+    non_finite,
 )
 from revalued.metrics import Figures
 from revalued.networks import LAYER_NORM_EPSILON, interpret, interpret_gradient, zeros
@@ -41,7 +40,7 @@ from revalued.replay import Batch
 ROWS_AT_A_TIME = 256
 """Rows that go through a critic together: enough for fast products, few enough to stay in a core's cache."""
 _WIDTH_UNIT = 16
-_FIGURES = ("loss", "td_loss", "mean_q", "td_error", "regulariser", "mean_target")
+_FIGURES = ("loss", "td_loss", "mean_q", "td_error", "regulariser", "mean_target", "gradient_norm")
 
 
 class NativeEngine:
@@ -64,7 +63,10 @@ class NativeEngine:
         self._observations = torch.ones(2, rows, shape.observation_size + 1)
         self._next, self._now = self._observations.numpy()[..., :-1]
         self._exists = shape.actions.exists if shape.actions.is_padded else None
-        self._update, self._loss = self._lay_out(), self._lay_out_loss()
+        self._norms, self._figures = np.zeros(critics, np.float32), np.zeros(len(_FIGURES))
+        self._logged = [i for i, name in enumerate(_FIGURES) if name != "regulariser" or state.algorithm.beta > 0]
+        self._names = [_FIGURES[i] for i in self._logged]
+        self._update, self._loss, self._step = self._lay_out(), self._lay_out_loss(), self._lay_out_step()
 
     def _lay_out(self) -> UpdateC:
         state, reserve = self.state, self._memory.reserve
@@ -103,7 +105,6 @@ class NativeEngine:
 
     def _lay_out_loss(self) -> LossC:
         algorithm, actions = self.state.algorithm, self.state.shape.actions
-        self._figures = np.zeros((self._threads, len(_FIGURES)))
         return LossC(
             dimensions=actions.num_dimensions,
             choices=actions.max_choices,
@@ -115,7 +116,19 @@ class NativeEngine:
             temperature=algorithm.regulariser_temperature,
             targets=self._memory.reserve(self.state.config.batch_size),
             errors=self._memory.reserve(self.state.shape.critics, self.state.config.batch_size),
+            sums=self._memory.reserve(self._threads, len(_FIGURES) - 1, dtype=torch.float64),
             figures=array_address(self._figures, np.float64),
+        )
+
+    def _lay_out_step(self) -> StepC:
+        config = self.state.config
+        return StepC(
+            clip=config.gradient_clip,
+            rate1=1 - ADAM_BETAS[0],
+            rate2=1 - ADAM_BETAS[1],
+            epsilon=ADAM_EPSILON,
+            target_rate=config.target_update_rate,
+            norms=array_address(self._norms, np.float32),
         )
 
     def update(self, batch: Batch, updates: int) -> Updated:
@@ -123,46 +136,28 @@ class NativeEngine:
         if len(batch.rows) != self.state.config.batch_size:
             raise ValueError(f"expected {self.state.config.batch_size} transitions, not {len(batch.rows)}")
         self._now[:], self._next[:] = batch.observations, batch.next_observations
+        self._step.step_size = self.state.config.learning_rate / (1 - ADAM_BETAS[0] ** (updates + 1))
+        self._step.correction2 = math.sqrt(1 - ADAM_BETAS[1] ** (updates + 1))
         return (self._whole if self._computes_loss else self._in_halves)(batch, updates)
 
-    def _lay_out_step(self, norms: NDArray[np.float32], updates: int) -> StepC:
-        config, number = self.state.config, updates + 1
-        return StepC(
-            clip=config.gradient_clip,
-            step_size=config.learning_rate / (1 - ADAM_BETAS[0] ** number),
-            rate1=1 - ADAM_BETAS[0],
-            rate2=1 - ADAM_BETAS[1],
-            correction2=math.sqrt(1 - ADAM_BETAS[1] ** number),
-            epsilon=ADAM_EPSILON,
-            target_rate=config.target_update_rate,
-            norms=array_address(norms, np.float32),
-        )
-
     def _whole(self, batch: Batch, updates: int) -> Updated:
-        shape, loss = self.state.shape, self._loss
-        norms, priorities = np.empty(shape.critics, np.float32), np.empty(len(batch.rows), np.float32)
-        step = self._lay_out_step(norms, updates)
-        masked = batch.next_masks is not None
-        legal = shape.actions.legal(batch.next_masks) if batch.next_masks is not None else self._exists
+        loss, priorities = self._loss, np.empty(len(batch.rows), np.float32)
+        if batch.next_masks is None:
+            legal, loss.legal_stride = self._exists, 0
+        else:
+            legal, loss.legal_stride = self.state.shape.actions.legal(batch.next_masks), loss.dimensions * loss.choices
         loss.actions = array_address(batch.actions, np.int64)
         loss.returns = array_address(batch.returns, np.float32)
         loss.discounts = array_address(batch.discounts, np.float32)
         loss.weights = array_address(batch.weights, np.float32)
         loss.legal = None if legal is None else array_address(legal, np.bool_)
-        loss.legal_stride = loss.dimensions * loss.choices if masked else 0
         loss.priorities = array_address(priorities, np.float32)
-        result = self._library.functions.revalued_update(byref(self._update), byref(loss), byref(step))
+        result = self._library.functions.revalued_update(byref(self._update), byref(loss), byref(self._step))
         if result > 0:
             raise IndexError(f"{result} sub-actions of the batch are none of the {loss.choices} choices")
         if result < 0:
-            raise NonFiniteError(f"the targets of update {updates + 1:,} are not finite: learning has diverged")
-        refuse_non_finite(priorities, updates)
-        sums = self._figures.sum(axis=0)
-        sums[1:] /= shape.critics * len(priorities)  # the first is the loss, a weighted sum already
-        names, values = [*_FIGURES, "gradient_norm"], [*sums.tolist(), norms.mean()]
-        if self.state.algorithm.beta == 0:
-            del values[names.index("regulariser")], names[names.index("regulariser")]
-        return Updated(priorities, Figures(names, torch.tensor(values, dtype=torch.float64)))
+            raise non_finite("targets" if result == -1 else "TD errors", updates)
+        return Updated(priorities, Figures(self._names, torch.from_numpy(self._figures[self._logged])))
 
     def _in_halves(self, batch: Batch, updates: int) -> Updated:
         state, functions = self.state, self._library.functions
@@ -178,9 +173,7 @@ class NativeEngine:
             None if self._online_next is None else meaning(self._online_next),
         )
         terms = loss_terms(state.algorithm, predictions, state.to_device(batch), state.exists, state.support)
-        priorities = terms.priorities.numpy()
-        refuse_non_finite(priorities, updates)
+        priorities = finite_priorities(terms, updates)
         self._output_gradient.copy_(interpret_gradient(terms.gradient, state.shape, state.exists))
-        norms = np.empty(state.shape.critics, np.float32)
-        functions.revalued_step(byref(self._update), byref(self._lay_out_step(norms, updates)))
-        return Updated(priorities, figures_of(terms, torch.from_numpy(norms)))
+        functions.revalued_step(byref(self._update), byref(self._step))
+        return Updated(priorities, figures_of(terms, torch.from_numpy(self._norms)))

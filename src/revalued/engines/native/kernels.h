@@ -12,6 +12,7 @@
 #ifndef REVALUED_KERNELS_H
 #define REVALUED_KERNELS_H
 
+#include <omp.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -85,7 +86,7 @@ typedef struct {
     float *norms; /* [K], of the gradients before clipping */
 } Step;
 
-enum { LOSS, TD_LOSS, MEAN_Q, TD_ERROR, REGULARISER, MEAN_TARGET, NUM_FIGURES };
+enum { LOSS, TD_LOSS, MEAN_Q, TD_ERROR, REGULARISER, MEAN_TARGET, NUM_SUMS, GRADIENT_NORM = NUM_SUMS };
 
 /* The loss on utilities that are averaged or added up, and its batch. */
 typedef struct {
@@ -100,7 +101,8 @@ typedef struct {
     float *targets;       /* [B]: y */
     float *errors;        /* [K, B]: sizes of TD errors */
     float *priorities;    /* [B] */
-    double *figures;      /* [T, NUM_FIGURES]: sums over rows and critics, one set for every thread */
+    double *sums;         /* [T, NUM_SUMS] over rows and critics, one set for every thread */
+    double *figures;      /* [NUM_SUMS + 1]: for the log */
 } Loss;
 
 /* Where a thread stands: `parts` threads share a critic, `teams` such teams share all critics evenly. */
@@ -108,8 +110,36 @@ typedef struct {
     int slot, team, teams, part, parts;
 } Place;
 
-Place find_place(int critics);
-int cut(int total, int part, int parts, int unit);
+static inline int common_divisor(int a, int b)
+{
+    return b == 0 ? a : common_divisor(b, a % b);
+}
+
+static inline Place find_place(int critics)
+{
+    int threads = omp_get_num_threads(), slot = omp_get_thread_num();
+    int teams = common_divisor(critics, threads), parts = threads / teams;
+    return (Place){slot, slot / parts, teams, slot % parts, parts};
+}
+
+/* Where a part of `total` begins, in whole units. */
+static inline int cut(int total, int part, int parts, int unit)
+{
+    long units = (total + unit - 1) / unit, from = units * part / parts * unit;
+    return from < total ? (int)from : total;
+}
+
+/* out = left · right + keep · out; form 'T' reads a matrix transposed, strides are those of its rows in memory. */
+static inline void product(Sgemm *sgemm, char left_form, char right_form, int rows, int columns, int inner,
+                           const float *left, int left_stride, const float *right, int right_stride, float keep,
+                           float *out, int out_stride)
+{
+    const float one = 1;
+    /* stored by rows, a matrix is its transpose stored by columns: outᵀ = rightᵀ · leftᵀ */
+    if (rows > 0 && columns > 0)
+        sgemm(&right_form, &left_form, &columns, &rows, &inner, &one, right, &right_stride, left, &left_stride, &keep,
+              out, &out_stride);
+}
 
 /* passes.c */
 void fold_critic(const Update *u, const Parameters *p, const Folding *f, int critic, Place at);
@@ -120,7 +150,7 @@ double backward_critic(const Update *u, int critic, int store, Place at);
 /* loss.c */
 int count_wrong_actions(const Update *u, const Loss *l);
 int find_targets(const Update *u, const Loss *l, int from, int to);
-void find_slopes(const Update *u, const Loss *l, int critic, int store, int from, int to, double *figures);
-void find_priorities(const Update *u, const Loss *l, int from, int to);
+void find_slopes(const Update *u, const Loss *l, int critic, int store, int from, int to, double *sums);
+int find_priorities(const Update *u, const Loss *l, int from, int to);
 
 #endif

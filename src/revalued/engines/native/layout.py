@@ -88,7 +88,7 @@ class LossC(Structure):
         ),
         ("beta", c_float),
         ("temperature", c_float),
-        *_pointers("targets", "errors", "priorities", "figures"),
+        *_pointers("targets", "errors", "priorities", "sums", "figures"),
     ]  # fmt: skip
 
 
@@ -98,6 +98,18 @@ class StepC(Structure):
     _fields_ = [
         *((name, c_float) for name in ("clip", "step_size", "rate1", "rate2", "correction2", "epsilon", "target_rate")),
         *_pointers("norms"),
+    ]
+
+
+class CriticsC(Structure):
+    """`Critics`."""
+
+    _fields_ = [
+        ("sgemm", c_void_p),
+        *((name, c_int) for name in ("threads", "critics", "inputs", "hidden", "outputs", "block")),
+        ("epsilon", c_float),
+        ("parameters", ParametersC),
+        *_pointers("residual", "block1", "features", "normal"),
     ]
 
 

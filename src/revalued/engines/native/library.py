@@ -37,9 +37,12 @@ def _load() -> Library | str:
         return f"it does not fit this PyTorch: {error}"
     if sgemm is None:
         return "this PyTorch brings no BLAS library along"
-    functions.revalued_predict.restype = None
-    functions.revalued_step.restype = None
-    functions.revalued_update.restype = ctypes.c_int
+    for name in ("revalued_predict", "revalued_step"):
+        getattr(functions, name).restype = None
+    pointer = ctypes.c_void_p  # plain integers would be cut to 32 bits
+    functions.revalued_outputs.argtypes = [pointer, pointer, pointer, ctypes.c_int, pointer]
+    for name in ("revalued_update", "revalued_outputs"):
+        getattr(functions, name).restype = ctypes.c_int
     return Library(functions, sgemm)
 
 

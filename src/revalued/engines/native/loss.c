@@ -115,9 +115,9 @@ VECTORISED static float regularise(const float *restrict chosen, const float *re
     return sum;
 }
 
-/* One critic in one row: writes the gradient, adds to the figures, returns the size of the TD error. */
+/* One critic in one row: writes the gradient, adds to the sums, returns the size of the TD error. */
 static float slopes_of_row(const Update *u, const Loss *l, int row, const float *online, const float *target,
-                           float *gradient, double *figures)
+                           float *gradient, double *sums)
 {
     int N = l->dimensions, A = l->choices;
     const int64_t *actions = l->actions + (size_t)row * N;
@@ -142,12 +142,12 @@ static float slopes_of_row(const Update *u, const Loss *l, int row, const float 
         gradient[o] = 0;
     for (int i = 0; i < N; i++)
         gradient[i * A + actions[i]] = -of_batch * slopes[i];
-    figures[LOSS] += of_batch * (huber(error) + l->beta * regulariser);
-    figures[TD_LOSS] += huber(error);
-    figures[MEAN_Q] += q;
-    figures[TD_ERROR] += fabsf(error);
-    figures[REGULARISER] += regulariser;
-    figures[MEAN_TARGET] += y;
+    sums[LOSS] += of_batch * (huber(error) + l->beta * regulariser);
+    sums[TD_LOSS] += huber(error);
+    sums[MEAN_Q] += q;
+    sums[TD_ERROR] += fabsf(error);
+    sums[REGULARISER] += regulariser;
+    sums[MEAN_TARGET] += y;
     return fabsf(error);
 }
 
@@ -171,25 +171,28 @@ int find_targets(const Update *u, const Loss *l, int from, int to)
     return finite;
 }
 
-/* Write one critic's output gradients and TD errors for some rows, and add up the figures for the log. */
-void find_slopes(const Update *u, const Loss *l, int critic, int store, int from, int to, double *figures)
+/* Write one critic's output gradients and TD errors for some rows, and add up what is logged. */
+void find_slopes(const Update *u, const Loss *l, int critic, int store, int from, int to, double *sums)
 {
     size_t B = u->rows, O = u->outputs;
     for (int row = from; row < to; row++) {
         size_t own = store * B + row, place = critic * B + row;
         const float *target = u->target_passes == 2 ? u->target_next + (place + (critic + 1) * B) * O : NULL;
         l->errors[place] = slopes_of_row(u, l, row, u->kept.output + own * O, target, u->kept.output_gradient + own * O,
-                                         figures);
+                                         sums);
     }
 }
 
-/* Write the priorities of some rows: the critics' mean TD error. */
-void find_priorities(const Update *u, const Loss *l, int from, int to)
+/* Write the priorities of some rows, the critics' mean TD error; returns whether all are finite. */
+int find_priorities(const Update *u, const Loss *l, int from, int to)
 {
+    int finite = 1;
     for (int row = from; row < to; row++) {
         float sum = 0;
         for (int k = 0; k < u->critics; k++)
             sum += l->errors[(size_t)k * u->rows + row];
         l->priorities[row] = sum / u->critics;
+        finite &= isfinite(sum) != 0;
     }
+    return finite;
 }

@@ -5,19 +5,6 @@
 #include <math.h>
 #include <string.h>
 
-/* out = left · right + keep · out; form 'T' reads a matrix transposed, strides are those of its rows in memory. */
-static void product(const Update *u, char left_form, char right_form, int rows, int columns, int inner,
-                    const float *left, int left_stride, const float *right, int right_stride, float keep, float *out,
-                    int out_stride)
-{
-    const float one = 1;
-    if (rows == 0 || columns == 0)
-        return;
-    /* stored by rows, a matrix is its transpose stored by columns: outᵀ = rightᵀ · leftᵀ */
-    u->sgemm(&right_form, &left_form, &columns, &rows, &inner, &one, right, &right_stride, left, &left_stride, &keep,
-             out, &out_stride);
-}
-
 /* Columns from..to of the folded head; the last part adds the one that averages, and zeros up to `width`. */
 VECTORISED static void fold_head(const float *restrict scale, const float *restrict shift, const float *restrict weight,
                                  const float *restrict bias, int hidden, int outputs, int width, int from, int to,
@@ -54,7 +41,7 @@ void fold_critic(const Update *u, const Parameters *p, const Folding *f, int cri
     if (f->block1) {
         int from = cut(H, at.part, at.parts, ALIGNED_FLOATS), to = cut(H, at.part + 1, at.parts, ALIGNED_FLOATS);
         float *merged = f->block1 + k * D * H;
-        product(u, 'N', 'N', D, to - from, H, p->input + k * D * H, H, p->block1_weight + k * H * H + from, H, 0,
+        product(u->sgemm, 'N', 'N', D, to - from, H, p->input + k * D * H, H, p->block1_weight + k * H * H + from, H, 0,
                 merged + from, H);
         for (int i = from; i < to; i++)
             merged[(D - 1) * H + i] += p->block1_bias[k * H + i];
@@ -124,17 +111,17 @@ static void forward_block(const Update *u, const Parameters *p, const Folding *f
 {
     size_t k = critic, D = u->inputs, H = u->hidden, O = u->outputs, W = u->width;
     float squares[rows];
-    product(u, 'N', 'N', rows, H, D, x, D, p->input + k * D * H, H, 0, to.hidden, H);
+    product(u->sgemm, 'N', 'N', rows, H, D, x, D, p->input + k * D * H, H, 0, to.hidden, H);
     if (f->block1) {
-        product(u, 'N', 'N', rows, H, D, x, D, f->block1 + k * D * H, H, 0, to.block1, H);
+        product(u->sgemm, 'N', 'N', rows, H, D, x, D, f->block1 + k * D * H, H, 0, to.block1, H);
         relu(to.block1, rows * H);
     } else {
-        product(u, 'N', 'N', rows, H, H, to.hidden, H, p->block1_weight + k * H * H, H, 0, to.block1, H);
+        product(u->sgemm, 'N', 'N', rows, H, H, to.hidden, H, p->block1_weight + k * H * H, H, 0, to.block1, H);
         relu_with_bias(to.block1, p->block1_bias + k * H, rows, H);
     }
-    product(u, 'N', 'N', rows, H, H, to.block1, H, p->block2_weight + k * H * H, H, 0, to.block2, H);
+    product(u->sgemm, 'N', 'N', rows, H, H, to.block1, H, p->block2_weight + k * H * H, H, 0, to.block2, H);
     end_block(to.hidden, to.block2, p->block2_bias + k * H, to.features, squares, rows, H);
-    product(u, 'N', 'N', rows, W, H, to.features, H, f->head_weight + k * H * W, W, 0, raw, W);
+    product(u->sgemm, 'N', 'N', rows, W, H, to.features, H, f->head_weight + k * H * W, W, 0, raw, W);
     normalise(raw, squares, f->head_bias + k * O, u->epsilon, rows, O, W, H, to.output, to.mean, to.inverse_deviation);
 }
 
@@ -239,12 +226,12 @@ static void backward_rows(const Update *u, int critic, int store, Place at)
         begin_backward(u->kept.output_gradient + place * O, u->kept.output + place * O, f->head_bias + k * O,
                        u->kept.mean + place, u->kept.inverse_deviation + place, u->trunk_scale, rows, O, W, H, scaled,
                        upstream, pull);
-        product(u, 'N', 'T', rows, H, W, upstream, W, f->head_weight + k * H * W, W, 0, residual, H);
+        product(u->sgemm, 'N', 'T', rows, H, W, upstream, W, f->head_weight + k * H * W, W, 0, residual, H);
         into_block2(residual, u->kept.features + place * H, pull, block2, rows, H);
-        product(u, 'N', 'T', rows, H, H, block2, H, p->block2_weight + k * H * H, H, 0, block1, H);
+        product(u->sgemm, 'N', 'T', rows, H, H, block2, H, p->block2_weight + k * H * H, H, 0, block1, H);
         through_relu(block1, u->kept.block1 + place * H, rows * H);
         if (!f->block1)
-            product(u, 'N', 'T', rows, H, H, block1, H, p->block1_weight + k * H * H, H, 1, residual, H);
+            product(u->sgemm, 'N', 'T', rows, H, H, block1, H, p->block1_weight + k * H * H, H, 1, residual, H);
     }
 }
 
@@ -316,7 +303,7 @@ static double backward_weights(const Update *u, int critic, int store, Place at)
     float mean_part[O], bias[O];
     double squares = 0;
 
-    product(u, 'T', 'N', own, W, B, u->kept.features + kept * H + from, H, scaled, W, 0, folded, W);
+    product(u->sgemm, 'T', 'N', own, W, B, u->kept.features + kept * H + from, H, scaled, W, 0, folded, W);
     weighted_column_sums(scaled, u->kept.mean + kept, B, O, W, mean_part);
     column_sums(u->kept.output_gradient + kept * O, B, O, O, bias);
     head_gradients(folded, mean_part, bias, p->head_weight + (k * H + from) * O, p->norm_scale + k * H + from,
@@ -332,23 +319,23 @@ static double backward_weights(const Update *u, int critic, int store, Place at)
 
     float *block2 = g->block2_weight + (k * H + from) * H, *block1 = g->block1_weight + (k * H + from) * H;
     float *input = g->input + k * D * H + from;
-    product(u, 'T', 'N', own, H, B, u->kept.block1 + kept * H + from, H, slope2, H, 0, block2, H);
+    product(u->sgemm, 'T', 'N', own, H, B, u->kept.block1 + kept * H + from, H, slope2, H, 0, block2, H);
     squares += sum_of_squares(block2, own, H, H);
     column_sums(slope2 + from, B, own, H, g->block2_bias + k * H + from);
     if (u->online_folding.block1) {
         float *merged = u->slopes.merged + at.team * D * H;
-        product(u, 'T', 'N', D, own, B, inputs_now, D, slope1 + from, H, 0, merged + from, H);
+        product(u->sgemm, 'T', 'N', D, own, B, inputs_now, D, slope1 + from, H, 0, merged + from, H);
         memcpy(g->block1_bias + k * H + from, merged + (D - 1) * H + from, own * sizeof(float));
         if (at.parts > 1) {
 #pragma omp barrier
         }
-        product(u, 'T', 'N', own, H, D, p->input + k * D * H + from, H, merged, H, 0, block1, H);
-        product(u, 'N', 'T', D, own, H, merged, H, p->block1_weight + (k * H + from) * H, H, 0, input, H);
-        product(u, 'T', 'N', D, own, B, inputs_now, D, residual + from, H, 1, input, H);
+        product(u->sgemm, 'T', 'N', own, H, D, p->input + k * D * H + from, H, merged, H, 0, block1, H);
+        product(u->sgemm, 'N', 'T', D, own, H, merged, H, p->block1_weight + (k * H + from) * H, H, 0, input, H);
+        product(u->sgemm, 'T', 'N', D, own, B, inputs_now, D, residual + from, H, 1, input, H);
     } else {
-        product(u, 'T', 'N', own, H, B, u->kept.hidden + kept * H + from, H, slope1, H, 0, block1, H);
+        product(u->sgemm, 'T', 'N', own, H, B, u->kept.hidden + kept * H + from, H, slope1, H, 0, block1, H);
         column_sums(slope1 + from, B, own, H, g->block1_bias + k * H + from);
-        product(u, 'T', 'N', D, own, B, inputs_now, D, residual + from, H, 0, input, H);
+        product(u->sgemm, 'T', 'N', D, own, B, inputs_now, D, residual + from, H, 0, input, H);
     }
     squares += sum_of_squares(block1, own, H, H);
     squares += sum_of_squares(input, D, own, H);

@@ -3,27 +3,7 @@
 #include "kernels.h"
 
 #include <math.h>
-#include <omp.h>
 #include <string.h>
-
-static int common_divisor(int a, int b)
-{
-    return b == 0 ? a : common_divisor(b, a % b);
-}
-
-Place find_place(int critics)
-{
-    int threads = omp_get_num_threads(), slot = omp_get_thread_num();
-    int teams = common_divisor(critics, threads), parts = threads / teams;
-    return (Place){slot, slot / parts, teams, slot % parts, parts};
-}
-
-/* Where a part of `total` begins, in whole units. */
-int cut(int total, int part, int parts, int unit)
-{
-    long units = (total + unit - 1) / unit, from = units * part / parts * unit;
-    return from < total ? (int)from : total;
-}
 
 /* Adam with moments m and v, and the target's move towards the new parameters, in one sweep over memory */
 VECTORISED static void adam(float *restrict online, const float *restrict gradient, float *restrict m,
@@ -115,41 +95,59 @@ void revalued_step(const Update *u, const Step *step)
     }
 }
 
+static void sum_up(const Update *u, const Loss *l, const Step *step)
+{
+    double norms = 0;
+    for (int i = 0; i < NUM_SUMS; i++) {
+        double sum = 0;
+        for (int slot = 0; slot < u->threads; slot++)
+            sum += l->sums[slot * NUM_SUMS + i];
+        l->figures[i] = i == LOSS ? sum : sum / ((double)u->rows * u->critics);
+    }
+    for (int k = 0; k < u->critics; k++)
+        norms += step->norms[k];
+    l->figures[GRADIENT_NORM] = norms / u->critics;
+}
+
 /* A whole update. Critics depend on each other through the target alone: once that is known, each goes forward, back
    and through Adam in one go, while its parameters and activations are in the cache. Returns how many actions are none
-   of the choices, −1 where a target is not finite (then nothing has changed), else 0. */
+   of the choices, −1 where a target is not finite (in both cases nothing has changed), −2 where a TD error is not,
+   else 0. */
 int revalued_update(const Update *u, const Loss *l, const Step *step)
 {
-    int wrong = count_wrong_actions(u, l), finite = 1;
+    int wrong = count_wrong_actions(u, l), targets_finite = 1, errors_finite = 1;
     if (wrong)
         return wrong;
-    memset(l->figures, 0, sizeof(double) * NUM_FIGURES * u->threads);
+    memset(l->sums, 0, sizeof(double) * NUM_SUMS * u->threads);
 #pragma omp parallel num_threads(u->threads)
     {
         Place at = find_place(u->critics);
         int threads = at.teams * at.parts;
-        double figures[NUM_FIGURES] = {0};
+        int from = cut(u->rows, at.slot, threads, 1), to = cut(u->rows, at.slot + 1, threads, 1);
+        int own_from = cut(u->rows, at.part, at.parts, 1), own_to = cut(u->rows, at.part + 1, at.parts, 1);
         for (int k = at.team; k < u->critics; k += at.teams)
             fold_and_predict_others(u, k, at);
 #pragma omp barrier
-        int from = cut(u->rows, at.slot, threads, 1), to = cut(u->rows, at.slot + 1, threads, 1);
         if (!find_targets(u, l, from, to)) {
 #pragma omp atomic write
-            finite = 0;
+            targets_finite = 0;
         }
 #pragma omp barrier
-        if (finite) {
-            int own_from = cut(u->rows, at.part, at.parts, 1), own_to = cut(u->rows, at.part + 1, at.parts, 1);
+        if (targets_finite) {
+            double sums[NUM_SUMS] = {0};
             for (int k = at.team; k < u->critics; k += at.teams) {
                 fold_and_predict_online(u, k, at.team, at);
-                find_slopes(u, l, k, at.team, own_from, own_to, figures);
+                find_slopes(u, l, k, at.team, own_from, own_to, sums);
                 learn(u, step, k, at.team, at);
             }
+            memcpy(l->sums + at.slot * NUM_SUMS, sums, sizeof sums);
 #pragma omp barrier
-            find_priorities(u, l, from, to);
+            if (!find_priorities(u, l, from, to)) {
+#pragma omp atomic write
+                errors_finite = 0;
+            }
         }
-        for (int i = 0; i < NUM_FIGURES; i++)
-            l->figures[at.slot * NUM_FIGURES + i] = figures[i];
     }
-    return finite ? 0 : -1;
+    sum_up(u, l, step);
+    return !targets_finite ? -1 : !errors_finite ? -2 : 0;
 }

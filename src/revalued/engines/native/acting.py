@@ -1,0 +1,61 @@
+"""Outputs of critics for a few observations at a time, in C: what choosing actions needs."""
+
+from __future__ import annotations
+
+from ctypes import byref
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from revalued.engines.native.layout import CriticsC, Memory, ParametersC, array_address
+from revalued.engines.native.library import load
+from revalued.networks import LAYER_NORM_EPSILON, NetworkShape, Parameters
+
+ROWS_AT_A_TIME = 64
+
+
+class NativeCritics:
+    """Critics whose parameters, on the CPU, are read anew in every call."""
+
+    def __init__(self, shape: NetworkShape, parameters: Parameters) -> None:
+        self._library, self._parameters, self._shape = load(), parameters, shape
+        self._threads, self._capacity = 0, 0
+
+    def _reserve(self, rows: int) -> None:
+        shape, memory = self._shape, Memory()
+        self._threads, self._capacity = torch.get_num_threads(), max(rows, ROWS_AT_A_TIME)
+        size = (ROWS_AT_A_TIME, shape.hidden_size)
+        self._critics = CriticsC(
+            self._library.sgemm, self._threads, shape.critics, shape.observation_size + 1, shape.hidden_size,
+            shape.head_size, ROWS_AT_A_TIME, LAYER_NORM_EPSILON, ParametersC.of(self._parameters),
+            *(memory.reserve(*size) for _ in range(3)), memory.reserve(self._threads, *size),
+        )  # fmt: skip
+        # the last column of the inputs carries the bias
+        self._inputs = np.ones((self._capacity, shape.observation_size + 1), np.float32)
+        self._observations = self._inputs[:, :-1]
+        self._critic_of = np.zeros(self._capacity, np.int64)
+        self._out = np.zeros((self._capacity, shape.head_size), np.float32)
+        self._memory = memory
+        self._addresses = (
+            array_address(self._inputs, np.float32),
+            array_address(self._critic_of, np.int64),
+            array_address(self._out, np.float32),
+        )
+
+    def outputs(self, observations: NDArray[np.float32], critics: NDArray[np.int64] | int) -> NDArray[np.float32]:
+        """Return raw head outputs [R, O] of observations [R, D], each through the critic [R] named for it.
+
+        Neighbours that name the same critic go through it together, so it is best to have them sorted. The result is
+        valid until the next call.
+        """
+        rows = len(observations)
+        if rows > self._capacity or torch.get_num_threads() != self._threads:
+            self._reserve(rows)
+        self._observations[:rows] = observations
+        self._critic_of[:rows] = critics
+        inputs, critic_of, out = self._addresses
+        wrong = self._library.functions.revalued_outputs(byref(self._critics), inputs, critic_of, rows, out)
+        if wrong > 0:
+            raise IndexError(f"{wrong} critics are asked for that are none of the {self._shape.critics}")
+        return self._out[:rows]
