@@ -4,18 +4,26 @@ It is optional: without a C compiler the installation goes on, and PyTorch does 
 linked to no OpenMP library, for it must use the one that PyTorch has loaded (see engines/native/library.py).
 """
 
+import hashlib
+from pathlib import Path
+
 from setuptools import Extension, setup
 
-FOLDER = "src/revalued/engines/native"
+FOLDER = Path("src/revalued/engines/native")
+SOURCES = sorted(FOLDER.glob("*.c"))
+HEADERS = sorted(FOLDER.glob("*.h"))
+# the library can tell whether it was compiled from the sources that lie beside it
+DIGEST = hashlib.sha256(b"".join(path.read_bytes() for path in [*SOURCES, *HEADERS])).hexdigest()
+# no error numbers, traps or signed zeros: they would keep loops from using vectors; sums keep their order
 NO_LIMITS = ["-fno-math-errno", "-fno-trapping-math", "-fno-signed-zeros"]
 
 setup(
     ext_modules=[
         Extension(
             "revalued.engines.native._kernels",
-            sources=[f"{FOLDER}/{name}.c" for name in ("acting", "loss", "passes", "update")],
-            depends=[f"{FOLDER}/kernels.h"],
-            # no error numbers, traps or signed zeros: they would keep loops from using vectors; sums keep their order
+            sources=[str(path) for path in SOURCES],
+            depends=[str(path) for path in HEADERS],
+            define_macros=[("REVALUED_DIGEST", f'"{DIGEST}"')],
             extra_compile_args=["-std=gnu11", "-O3", "-fopenmp", *NO_LIMITS],
             optional=True,
         )

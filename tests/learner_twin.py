@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 import torch
 from torch import Tensor
 
@@ -12,12 +13,15 @@ from naive import NaiveCritic, naive_predict, split_input
 from revalued.actions import FactorisedActions
 from revalued.algorithms.objective import Predictions, TensorBatch, loss_terms
 from revalued.algorithms.presets import PRESETS, preset
-from revalued.config import AlgorithmConfig, LearnerConfig
+from revalued.config import AlgorithmConfig, EngineName, LearnerConfig
+from revalued.engines.native import why_missing
 from revalued.learner import Learner
 from revalued.networks import NetworkShape
 from revalued.replay import Batch
 
 CPU = torch.device("cpu")
+NEEDS_NATIVE = pytest.mark.skipif(why_missing() is not None, reason=f"no native engine: {why_missing()}")
+ENGINES = ["torch", pytest.param("native", marks=NEEDS_NATIVE)]
 NO_CLIP = 1e6
 SIZES = (3, 2, 4)
 # few observations let the first two layers be multiplied beforehand, many do not
@@ -34,14 +38,16 @@ def learner_for(
     gradient_clip: float = NO_CLIP,
     target_update_rate: float = 0.1,
     learning_rate: float = 1e-3,
+    hidden_size: int = 12,
+    engine: EngineName = "auto",
 ) -> Learner:
     """Return a small learner whose targets and LayerNorms are far enough from where they start to be seen."""
     categorical = algorithm.head == "categorical"
     space = FactorisedActions.atomic(sizes) if algorithm.decomposition == "atomic" else FactorisedActions(sizes)
     atoms = 11 if categorical else 1
-    shape = NetworkShape(observation_size, 12, space, algorithm.critics, algorithm.head, atoms)
-    config = LearnerConfig(12, learning_rate, batch_size, gradient_clip, target_update_rate)
-    learner = Learner(algorithm, config, shape, (-3.0, 4.0) if categorical else None, seed, CPU)
+    shape = NetworkShape(observation_size, hidden_size, space, algorithm.critics, algorithm.head, atoms)
+    config = LearnerConfig(hidden_size, learning_rate, batch_size, gradient_clip, target_update_rate)
+    learner = Learner(algorithm, config, shape, (-3.0, 4.0) if categorical else None, seed, CPU, engine=engine)
     generator = torch.Generator().manual_seed(seed + 1)
     state = {name: tensor.clone() for name, tensor in learner.tensors().items()}
     for name, tensor in state.items():

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from learner_twin import (
     CPU,
+    ENGINES,
     FAMILY,
     FEW_OBSERVATIONS,
     MANY_OBSERVATIONS,
@@ -27,15 +28,18 @@ from learner_twin import (
 from naive import Numbers, naive_loss, naive_predict
 from revalued.actions import FactorisedActions
 from revalued.algorithms.presets import preset
-from revalued.config import AlgorithmConfig, LearnerConfig
+from revalued.config import AlgorithmConfig, EngineName, LearnerConfig
 from revalued.learner import Learner
 from revalued.networks import NetworkShape
 
 
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("observation_size", [FEW_OBSERVATIONS, MANY_OBSERVATIONS])
 @pytest.mark.parametrize("algorithm", FAMILY.values(), ids=FAMILY)
-def test_the_gradient_is_that_of_automatic_differentiation(algorithm: AlgorithmConfig, observation_size: int) -> None:
-    learner = learner_for(algorithm, observation_size=observation_size)
+def test_the_gradient_is_that_of_automatic_differentiation(
+    algorithm: AlgorithmConfig, observation_size: int, engine: EngineName
+) -> None:
+    learner = learner_for(algorithm, observation_size=observation_size, engine=engine)
     batch = batch_for(learner, seed=0)
     twin = NaiveLearner(learner)
     twin.gradients(batch)
@@ -51,17 +55,18 @@ def test_critics_in_two_groups_learn_as_in_one(
 ) -> None:
     """With an odd number of critics on two threads the last one goes through the passes by itself."""
     algorithm = replace(algorithm, critics=3)
-    together = learner_for(algorithm, observation_size=observation_size)
+    together = learner_for(algorithm, observation_size=observation_size, engine="torch")
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
-    apart = learner_for(algorithm, observation_size=observation_size)
+    apart = learner_for(algorithm, observation_size=observation_size, engine="torch")
     batch = batch_for(together, seed=0)
     assert_close(applied_gradients(apart, batch), applied_gradients(together, batch), rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("name", ["revalued", "decqn-sum", "bdq-ensemble", "decqn-c51", "dueling, mean, regularised"])
-def test_the_gradient_is_that_of_finite_differences(name: str) -> None:
+def test_the_gradient_is_that_of_finite_differences(name: str, engine: EngineName) -> None:
     algorithm = FAMILY[name]
-    learner = learner_for(algorithm)
+    learner = learner_for(algorithm, engine=engine)
     batch = batch_for(learner, seed=0)
     twin = NaiveLearner(learner)
     found = applied_gradients(learner, batch)
@@ -116,11 +121,14 @@ def test_gradients_into_bdqs_trunk_are_scaled_down() -> None:
         torch.testing.assert_close(gradient.double(), expected[name] * factor, rtol=1e-4, atol=2e-6)
 
 
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("batch_size", [16, 5])
 @pytest.mark.parametrize("algorithm", FAMILY.values(), ids=FAMILY)
-def test_several_updates_agree_with_torchs_adam_on_plain_critics(algorithm: AlgorithmConfig, batch_size: int) -> None:
+def test_several_updates_agree_with_torchs_adam_on_plain_critics(
+    algorithm: AlgorithmConfig, batch_size: int, engine: EngineName
+) -> None:
     # clipped in some updates and not in others
-    learner = learner_for(algorithm, batch_size=batch_size, gradient_clip=1.0)
+    learner = learner_for(algorithm, batch_size=batch_size, gradient_clip=1.0, engine=engine)
     twin = NaiveLearner(learner)
     for seed in range(4):
         batch = batch_for(learner, seed)

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from revalued.config import EngineName, ExplorationConfig
-from revalued.engines import NativeCritics, uses_native
+from revalued.engines import NativeCritics, resolve_engine
 from revalued.networks import NetworkShape, Parameters, interpret, predict
 from revalued.ops.categorical import expected_values
 from revalued.ops.utilities import greedy_actions
@@ -22,7 +22,8 @@ class Policy:
     ) -> None:
         self.shape, self.parameters, self.support = shape, parameters, support
         self.device = parameters["input"].device
-        self._native = NativeCritics(shape, parameters) if uses_native(engine, self.device) else None
+        is_native = resolve_engine(engine, self.device) == "native"
+        self._native = NativeCritics(shape, parameters) if is_native else None
         self._is_plain = shape.head == "utilities" and not shape.actions.is_padded
         self.exists = torch.from_numpy(shape.actions.exists).to(self.device) if shape.actions.is_padded else None
 

@@ -11,6 +11,7 @@ import numpy as np
 from revalued.algorithms.presets import preset
 from revalued.config import (
     Decomposition,
+    EngineName,
     EnsembleTarget,
     Exploration,
     Head,
@@ -67,6 +68,7 @@ class Knobs(TypedDict, total=False):
     workers: int
     threads: int | None
     device: str
+    engine: EngineName
     checkpoint_every: int
     compile: bool
     matmul_precision: MatmulPrecision

@@ -15,7 +15,8 @@ from revalued.algorithms.decompositions import check_decomposition
 from revalued.build import AgentShape, agent_shape, resolve_device, resolve_threads
 from revalued.callbacks import Callbacks
 from revalued.checkpoint import Checkpoint, load_newest
-from revalued.config import TrainConfig, validate
+from revalued.config import EngineName, TrainConfig, validate
+from revalued.engines import resolve_engine
 from revalued.envs import EnvSource, Task, episode_seed
 from revalued.errors import UserError
 from revalued.evaluation import Episode, greedy_episodes
@@ -37,10 +38,12 @@ def prepare(config: TrainConfig, env: EnvSource | None = None) -> tuple[TrainCon
     validate(config)
     shape = agent_shape(config, task_of(config, env).info)
     check_decomposition(config.algorithm.decomposition, shape.network.actions.num_dimensions)
+    execution, device = config.execution, resolve_device(config.execution.device)
     execution = replace(
-        config.execution,
-        threads=resolve_threads(config.execution.threads),
-        device=str(resolve_device(config.execution.device)),
+        execution,
+        threads=resolve_threads(execution.threads),
+        device=str(device),
+        engine=resolve_engine(execution.engine, device, compiled=execution.compile),
     )
     return replace(config, execution=execution), shape
 
@@ -75,6 +78,7 @@ def resume(
     env_steps: int | None = None,
     workers: int | None = None,
     cluster: str | None = None,
+    engine: EngineName | None = None,
     env: EnvSource | None = None,
     logging: Logging = DEFAULT_LOGGING,
     callbacks: Callbacks | None = None,
@@ -89,6 +93,8 @@ def resume(
         config = replace(config, execution=replace(config.execution, workers=workers))
     if cluster is not None:
         config = replace(config, execution=replace(config.execution, cluster=cluster))
+    if engine is not None:
+        config = replace(config, execution=replace(config.execution, engine=engine))
     if env_steps is not None:
         config = replace(config, schedule=replace(config.schedule, env_steps=env_steps))
     config, _ = prepare(config, env)

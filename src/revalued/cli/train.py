@@ -14,7 +14,7 @@ import tyro
 
 from revalued.algorithms.presets import PRESETS, preset
 from revalued.cli.parsing import parse
-from revalued.config import TrainConfig, validate
+from revalued.config import EngineName, TrainConfig, validate
 from revalued.errors import UserError
 from revalued.sinks import Logging
 
@@ -43,6 +43,8 @@ class ResumeArguments:
     """Step the environments in so many processes from now on; results do not depend on it."""
     cluster: str | None = None
     """Let the actors of the run work in this cluster from now on: local, auto or HOST:PORT."""
+    engine: EngineName | None = None
+    """Update with this engine from now on; results will differ in their rounding."""
     logging: Logging = field(default_factory=Logging)
     quiet: bool = False
     """Print nothing but warnings."""
@@ -71,7 +73,7 @@ def train(arguments: list[str]) -> int:
     title = (
         f"{config.algo} on {config.task}: {network.actions.num_dimensions} dimensions of up to "
         f"{network.actions.max_choices} choices, {network.critics} critic{'s' if network.critics > 1 else ''}, "
-        f"{execution.device} with {execution.threads} threads, {collectors}"
+        f"{execution.device} with {execution.threads} threads, {execution.engine} engine, {collectors}"
     )
 
     def work(progress: Any, should_stop: Callable[[], bool]) -> Any:
@@ -94,6 +96,7 @@ def resume(arguments: list[str]) -> int:
             env_steps=given.env_steps,
             workers=given.workers,
             cluster=given.cluster,
+            engine=given.engine,
             logging=given.logging,
         )
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from revalued.acting import Policy, explore
 from revalued.cluster.block import Arrays, Block, BlockShape
-from revalued.config import ExplorationConfig
+from revalued.config import EngineName, ExplorationConfig
 from revalued.envs import Lanes, Task
 from revalued.envs.lane_group import LaneGroup
 from revalued.envs.lane_types import LaneBuffers
@@ -30,6 +30,7 @@ class ActorPlan:
     seed: int
     num_lanes: int
     """Of each actor."""
+    engine: EngineName = "auto"
 
     @property
     def block_shape(self) -> BlockShape:
@@ -65,7 +66,7 @@ class Actor:
         self._plan, self._actor, self._incarnation = plan, actor, incarnation
         self._parameters = zeros(plan.network, torch.device("cpu"))
         support = None if plan.support is None else torch.linspace(*plan.support, plan.network.atoms)
-        self._policy = Policy(plan.network, self._parameters, support)
+        self._policy = Policy(plan.network, self._parameters, support, plan.engine)
         self._rng = exploration_rng(plan.seed, actor, incarnation)
         self._version: int | None = None
         self._lanes: Lanes | None = None

@@ -67,8 +67,10 @@ class ActorTrainer:
         self.replay = make_replay(config, shape)
         self.policy = Policy(shape.network, self.learner.online, self.learner.support, config.execution.engine)
         self.plan = ActorPlan(
-            task, shape.network, shape.support, config.exploration, config.seed, self.pace.lanes_per_actor
-        )
+            task, shape.network, shape.support, config.exploration, config.seed, self.pace.lanes_per_actor,
+            # actors have a CPU each, whatever the learner has, and perhaps on machines that lack the native engine
+            engine="torch" if config.execution.engine == "torch" and self.learner.device.type == "cpu" else "auto",
+        )  # fmt: skip
         self._linking = linking
         self._replay_rng = stream_rng(config.seed, Stream.REPLAY)
         self._record = Recorder(

@@ -18,23 +18,26 @@ __all__ = [
     "NonFiniteError",
     "TorchEngine",
     "make_engine",
-    "uses_native",
+    "resolve_engine",
 ]
 
 
-def uses_native(name: EngineName, device: torch.device) -> bool:
-    """Tell whether that name means C code on the device; refuses `native` where it cannot be used."""
-    if name == "native" and device.type != "cpu":
+def resolve_engine(name: EngineName, device: torch.device, *, compiled: bool = False) -> EngineName:
+    """Return what the name means on this device: `native` or `torch`; refuses `native` where it cannot be used."""
+    if name != "native":
+        usable = device.type == "cpu" and not compiled and why_missing() is None
+        return "native" if name == "auto" and usable else "torch"
+    if compiled:
+        raise UserError("--compile is for PyTorch's operations, and the native engine has none: use --engine torch")
+    if device.type != "cpu":
         raise UserError(f"the native engine runs on the CPU, not on {device}: use --engine torch or --device cpu")
-    if name == "native" and (reason := why_missing()):
+    if reason := why_missing():
         raise UserError(f"the native engine cannot be used here ({reason}): use --engine torch")
-    return name == "native" or (name == "auto" and device.type == "cpu" and why_missing() is None)
+    return "native"
 
 
 def make_engine(state: LearnerState, name: EngineName, *, compiled: bool = False) -> Engine:
-    """Return the engine of that name; `auto` is the native one wherever it can be used."""
-    if compiled and name == "native":
-        raise UserError("--compile is for PyTorch's operations, and the native engine has none: use --engine torch")
-    if not compiled and uses_native(name, state.device):
+    """Return the engine of that name for a learner; `auto` is the native one wherever it can be used."""
+    if resolve_engine(name, state.device, compiled=compiled) == "native":
         return NativeEngine(state)
     return TorchEngine(state, compiled=compiled)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import importlib.util
 from dataclasses import dataclass
 from functools import cache
@@ -33,10 +34,14 @@ def _load() -> Library | str:
         # would wait for each other's cores. It is linked to none, so this fails where PyTorch has not loaded any.
         functions = ctypes.CDLL(found.origin)
         sgemm = ctypes.cast(_torch_library().sgemm_, ctypes.c_void_p).value
+        functions.revalued_digest.restype = ctypes.c_char_p
+        compiled_from = functions.revalued_digest().decode()
     except (OSError, AttributeError) as error:
         return f"it does not fit this PyTorch: {error}"
     if sgemm is None:
         return "this PyTorch brings no BLAS library along"
+    if compiled_from != _digest():
+        return "it was compiled from other sources than are installed: install revalued again"
     for name in ("revalued_predict", "revalued_step"):
         getattr(functions, name).restype = None
     pointer = ctypes.c_void_p  # plain integers would be cut to 32 bits
@@ -44,6 +49,13 @@ def _load() -> Library | str:
     for name in ("revalued_update", "revalued_outputs"):
         getattr(functions, name).restype = ctypes.c_int
     return Library(functions, sgemm)
+
+
+def _digest() -> str:
+    """Return what stands for the sources, as setup.py computes it."""
+    folder = Path(__file__).parent
+    sources = [*sorted(folder.glob("*.c")), *sorted(folder.glob("*.h"))]
+    return hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
 
 
 def _torch_library() -> ctypes.CDLL:

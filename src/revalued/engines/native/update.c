@@ -151,3 +151,9 @@ int revalued_update(const Update *u, const Loss *l, const Step *step)
     sum_up(u, l, step);
     return !targets_finite ? -1 : !errors_finite ? -2 : 0;
 }
+
+/* What the library was compiled from; setup.py defines it. */
+const char *revalued_digest(void)
+{
+    return REVALUED_DIGEST;
+}
