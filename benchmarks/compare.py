@@ -18,9 +18,9 @@ QUICK_ROUNDS, QUICK_BUDGET_SECONDS = 2, 0.1
 
 @contextmanager
 def update_processes() -> Iterator[dict[str, Timed]]:
-    """Start one process for the learner and one for each arrangement of the floor."""
+    """Start one process for the learner, one for the learner without C code, one for each arrangement of the floor."""
     with ExitStack() as stack:
-        kinds = ("update", *ARRANGEMENTS)
+        kinds = ("update", "torch engine", *ARRANGEMENTS)
         yield {kind: stack.enter_context(Timed("benchmarks.timed_updates")) for kind in kinds}
 
 
@@ -39,6 +39,7 @@ def against_floor(processes: dict[str, Timed], size: Size, *, quick: bool) -> Ro
         "size": size.to_dict(),
         "update ms": samples["update"].median,
         "update quartiles ms": [samples["update"].lower_quartile, samples["update"].upper_quartile],
+        "torch engine ms": samples["torch engine"].median,
         **{f"{kind} ms": samples[kind].median for kind in ARRANGEMENTS},
         "floor": best,
         "floor ms": samples[best].median,

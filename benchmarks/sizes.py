@@ -11,7 +11,7 @@ import torch
 from revalued import build
 from revalued.actions import FactorisedActions
 from revalued.algorithms.presets import preset
-from revalued.config import AlgorithmConfig, ExecutionConfig, LearnerConfig, ReplayConfig, TrainConfig
+from revalued.config import AlgorithmConfig, EngineName, ExecutionConfig, LearnerConfig, ReplayConfig, TrainConfig
 from revalued.learner import Learner
 from revalued.networks import NetworkShape
 from revalued.replay import Batch, Replay
@@ -56,14 +56,14 @@ def cores() -> int:
     return build.resolve_threads(None)
 
 
-def make_learner(size: Size) -> Learner:
+def make_learner(size: Size, engine: EngineName = "auto") -> Learner:
     """Return a learner as a run would build it on a CPU."""
     torch.set_num_threads(cores())  # as a run does; a learner that wants it otherwise says so itself
     config = TrainConfig(
         task="",
         algorithm=AlgorithmConfig(critics=size.critics, beta=size.beta),
         learner=LearnerConfig(hidden_size=size.hidden_size, batch_size=size.batch_size),
-        execution=ExecutionConfig(threads=cores()),
+        execution=ExecutionConfig(threads=cores(), engine=engine),
     )
     return build.make_learner(config, build.AgentShape(size.shape, None), torch.device("cpu"))
 

@@ -19,8 +19,8 @@ def prepare(what: dict[str, Any]) -> Callable[[], object]:
     if kind in floor.ARRANGEMENTS:
         return floor.prepare(kind, size)
     rng = np.random.default_rng(0)
-    learner = make_learner(size)
-    if kind == "update":
+    learner = make_learner(size, "torch" if kind == "torch engine" else "auto")
+    if kind in ("update", "torch engine"):
         batches = itertools.cycle([random_batch(size, rng) for _ in range(4)])
         return lambda: learner.update(next(batches))
     replay = filled_replay(size, what["capacity"], rng)

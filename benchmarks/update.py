@@ -7,8 +7,8 @@ from benchmarks.report import Figure, Report
 from benchmarks.sizes import TASKS, task_size
 
 COLUMNS = [
-    "task", "loss", "K", "update ms", "stacked ms", "threads ms", "blocks ms", "floor", "ratio [quartiles]",
-    "floor GFLOP/s",
+    "task", "loss", "K", "update ms", "torch engine ms", "stacked ms", "threads ms", "blocks ms", "floor",
+    "ratio [quartiles]", "floor GFLOP/s",
 ]  # fmt: skip
 # of the project: ratios of update and floor
 TARGETS = {("walker", 10): 1.25, ("dog", 10): 1.12, ("walker", 1): 1.35, ("dog", 1): 1.35}
@@ -34,6 +34,7 @@ def measure(*, quick: bool) -> Report:
                     )
                 )
     report.notes = [
+        "update: the engine that a run uses here by default; torch engine: the same in PyTorch operations",
         "floor: the matrix products alone, merged as the learner merges them; the best of three arrangements:",
         "stacked = torch.bmm over all critics with torch's threads; threads = a critic per Python thread;",
         "blocks = the same with the batch in two halves, one after the other",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from ctypes import CFUNCTYPE, POINTER, c_char_p, c_int, c_void_p, cast
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from benchmarks.products import multiply_adds, operand_shape, passes
 from benchmarks.report import Figure, Report, load, save
 from benchmarks.sizes import TASKS, Size, make_learner, random_batch, task_size
 from torch.utils._python_dispatch import TorchDispatchMode
+
+from learner_twin import NEEDS_NATIVE
 
 SMALL = Size(observation_size=5, num_dimensions=3, bins=3, critics=2, batch_size=32, hidden_size=48)
 WIDE = Size(observation_size=40, num_dimensions=3, bins=3, critics=2, batch_size=32, hidden_size=48)
@@ -88,7 +91,7 @@ class _CountProducts(TorchDispatchMode):  # type: ignore[no-untyped-call]
 def test_the_learner_does_the_floor_s_products_and_no_others(size: Size, beta: float) -> None:
     """But for one column more of the head in every pass, which averages the features."""
     size = Size(**{**size.to_dict(), "beta": beta})
-    learner = make_learner(size)
+    learner = make_learner(size, "torch")
     torch.set_num_threads(1)
     batch = random_batch(size, np.random.default_rng(0))
     with _CountProducts() as counted:
@@ -96,6 +99,33 @@ def test_the_learner_does_the_floor_s_products_and_no_others(size: Size, beta: f
     num_passes = 4 if beta > 0 else 3
     averaging = num_passes * size.critics * size.batch_size * size.hidden_size
     assert counted.total == multiply_adds(size) + averaging
+
+
+@NEEDS_NATIVE
+@pytest.mark.parametrize("beta", [0.0, 0.5])
+@pytest.mark.parametrize("size", [SMALL, WIDE], ids=["merged", "separate"])
+def test_the_native_engine_does_the_same_products(size: Size, beta: float) -> None:
+    """But for the head, which it widens to whole cache lines."""
+    size = Size(**{**size.to_dict(), "beta": beta})
+    torch.set_num_threads(1)
+    learner = make_learner(size, "native")
+    update = learner._engine._update  # type: ignore[attr-defined]
+    numbers = POINTER(c_int)
+    signature = CFUNCTYPE(None, c_char_p, c_char_p, numbers, numbers, numbers, *(c_void_p,) * 8)
+    product, total = signature(update.sgemm), 0
+
+    def counted(left: bytes, right: bytes, rows: Any, columns: Any, inner: Any, *rest: Any) -> None:
+        nonlocal total
+        total += rows[0] * columns[0] * inner[0]
+        product(left, right, rows, columns, inner, *rest)
+
+    update.threads = 1
+    counting = signature(counted)
+    update.sgemm = cast(counting, c_void_p)
+    learner.update(random_batch(size, np.random.default_rng(0)))
+    num_passes = 5 if beta > 0 else 4
+    widened = num_passes * size.critics * size.batch_size * size.hidden_size * (update.width - update.outputs)
+    assert total == multiply_adds(size) + widened
 
 
 @pytest.mark.parametrize("critics", [1, 2])

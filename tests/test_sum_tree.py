@@ -63,9 +63,7 @@ def test_rebuilt_from_its_leaves_it_is_the_same_bit_for_bit(size: int, fan_out: 
         tree.set(rng.integers(0, size, count), 10.0 ** rng.uniform(-6, 6, count) * (rng.random(count) < 0.8))
     rebuilt = SumTree(size, fan_out=fan_out, top_width=top_width)
     rebuilt.set(np.arange(size), tree.leaves)
-    levels = [*(tree._flat(level) for level in range(len(tree._blocks))), tree._top]
-    rebuilt_levels = [*(rebuilt._flat(level) for level in range(len(rebuilt._blocks))), rebuilt._top]
-    assert [level.tobytes() for level in levels] == [level.tobytes() for level in rebuilt_levels]
+    assert [level.tobytes() for level in tree._levels] == [level.tobytes() for level in rebuilt._levels]
     assert tree.total == pytest.approx(math.fsum(tree.leaves.tolist()), rel=1e-13)
     tree.set(np.arange(size), np.zeros(size))
     assert tree.total == 0.0

@@ -15,7 +15,7 @@ from revalued.run_folder import METRIC_COLUMNS, RunFolder
 LOG_NAME = "log.txt"
 _LOG_MARK = "---"
 _TAIL_BYTES = 4096
-_LEFT_TO_THE_MACHINE = ("execution.threads", "execution.device")
+_LEFT_TO_THE_MACHINE = ("execution.threads", "execution.device", "execution.engine")
 """Choices that a run settles when it starts, where the plan leaves them open."""
 
 
