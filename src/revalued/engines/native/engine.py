@@ -93,7 +93,7 @@ class NativeEngine:
             ),
             ScratchC(
                 *(reserve(threads, block, hidden) for _ in range(3)), reserve(threads, block, width),
-                reserve(threads, block), reserve(threads, block),
+                reserve(threads, block), reserve(threads, block), reserve(threads, 2, outputs),
             ),
             SlopesC(
                 *(reserve(threads, rows, width) for _ in range(2)), *(reserve(threads, rows, hidden) for _ in range(2)),

@@ -57,6 +57,7 @@ typedef struct {
 /* Memory of single threads, for a block of rows: [T, block, ...]. */
 typedef struct {
     float *hidden, *block1, *block2, *raw, *mean, *inverse_deviation;
+    float *outputs; /* [T, 2, O]: two rows of outputs, which may be too many for the stack */
 } Scratch;
 
 /* Memory of the threads that share a critic: [T, ...], and one number for every thread. */
@@ -149,7 +150,7 @@ double backward_critic(const Update *u, int critic, int store, Place at);
 
 /* loss.c */
 int count_wrong_actions(const Update *u, const Loss *l);
-int find_targets(const Update *u, const Loss *l, int from, int to);
+int find_targets(const Update *u, const Loss *l, int from, int to, Place at);
 void find_slopes(const Update *u, const Loss *l, int critic, int store, int from, int to, double *sums);
 int find_priorities(const Update *u, const Loss *l, int from, int to);
 

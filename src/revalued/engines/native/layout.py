@@ -47,7 +47,7 @@ class KeptC(Structure):
 class ScratchC(Structure):
     """`Scratch`."""
 
-    _fields_ = _pointers("hidden", "block1", "block2", "raw", "mean", "inverse_deviation")
+    _fields_ = _pointers("hidden", "block1", "block2", "raw", "mean", "inverse_deviation", "outputs")
 
 
 class SlopesC(Structure):

@@ -67,13 +67,13 @@ static float next_value(const Loss *l, const float *chooser, const float *values
     return sum;
 }
 
-static float target_of_row(const Update *u, const Loss *l, size_t row)
+static float target_of_row(const Update *u, const Loss *l, size_t row, Place at)
 {
     size_t O = u->outputs, online_stride = u->rows * O, stride = u->target_passes * online_stride;
     const float *values = u->target_next + row * O, *chooser = u->online_next ? u->online_next + row * O : values;
     size_t chooser_stride = u->online_next ? online_stride : stride;
     const uint8_t *legal = l->legal ? l->legal + row * l->legal_stride : NULL;
-    float sum = 0, mean[O], chooser_mean[O];
+    float sum = 0, *mean = u->scratch.outputs + at.slot * 2 * O, *chooser_mean = mean + O;
     if (l->mean_of_max) {
         for (int k = 0; k < u->critics; k++)
             sum += next_value(l, chooser + k * chooser_stride, values + k * stride, legal);
@@ -161,11 +161,11 @@ int count_wrong_actions(const Update *u, const Loss *l)
 }
 
 /* Write the targets of some rows; returns whether all are finite. */
-int find_targets(const Update *u, const Loss *l, int from, int to)
+int find_targets(const Update *u, const Loss *l, int from, int to, Place at)
 {
     int finite = 1;
     for (int row = from; row < to; row++) {
-        l->targets[row] = target_of_row(u, l, row);
+        l->targets[row] = target_of_row(u, l, row, at);
         finite &= isfinite(l->targets[row]) != 0;
     }
     return finite;

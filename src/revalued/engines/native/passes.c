@@ -8,27 +8,26 @@
 /* Columns from..to of the folded head; the last part adds the one that averages, and zeros up to `width`. */
 VECTORISED static void fold_head(const float *restrict scale, const float *restrict shift, const float *restrict weight,
                                  const float *restrict bias, int hidden, int outputs, int width, int from, int to,
-                                 float *restrict out, float *restrict out_bias)
+                                 float *restrict mean, float *restrict out, float *restrict out_bias)
 {
-    float mean[to - from + 1];
     for (int o = from; o < to; o++) {
-        mean[o - from] = 0;
+        mean[o] = 0;
         out_bias[o] = bias[o];
     }
     for (int h = 0; h < hidden; h++) {
         const float *restrict row = weight + (size_t)h * outputs;
         for (int o = from; o < to; o++) {
-            mean[o - from] += scale[h] * row[o];
+            mean[o] += scale[h] * row[o];
             out_bias[o] += shift[h] * row[o];
         }
     }
     for (int o = from; o < to; o++)
-        mean[o - from] /= hidden;
+        mean[o] /= hidden;
     for (int h = 0; h < hidden; h++) {
         const float *restrict row = weight + (size_t)h * outputs;
         float *restrict to_row = out + (size_t)h * width;
         for (int o = from; o < to; o++)
-            to_row[o] = scale[h] * row[o] - mean[o - from];
+            to_row[o] = scale[h] * row[o] - mean[o];
         if (to == outputs)
             for (int o = outputs; o < width; o++)
                 to_row[o] = o == outputs ? 1.0f / hidden : 0;
@@ -48,7 +47,7 @@ void fold_critic(const Update *u, const Parameters *p, const Folding *f, int cri
     }
     int from = cut(O, at.part, at.parts, ALIGNED_FLOATS), to = cut(O, at.part + 1, at.parts, ALIGNED_FLOATS);
     fold_head(p->norm_scale + k * H, p->norm_shift + k * H, p->head_weight + k * H * O, p->head_bias + k * O, H, O, W,
-              from, to, f->head_weight + k * H * W, f->head_bias + k * O);
+              from, to, u->scratch.outputs + at.slot * 2 * O, f->head_weight + k * H * W, f->head_bias + k * O);
 }
 
 /* relu, written so that what is not a number stays visible */
@@ -300,7 +299,7 @@ static double backward_weights(const Update *u, int critic, int store, Place at)
     const float *slope1 = u->slopes.block1 + at.team * B * H, *slope2 = u->kept.block2 + kept * H;
     float *folded = u->slopes.head + at.team * H * W + from * W;
     const float *inputs_now = u->observations + B * D;
-    float mean_part[O], bias[O];
+    float *mean_part = u->scratch.outputs + at.slot * 2 * O, *bias = mean_part + O;
     double squares = 0;
 
     product(u->sgemm, 'T', 'N', own, W, B, u->kept.features + kept * H + from, H, scaled, W, 0, folded, W);

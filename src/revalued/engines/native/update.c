@@ -128,7 +128,7 @@ int revalued_update(const Update *u, const Loss *l, const Step *step)
         for (int k = at.team; k < u->critics; k += at.teams)
             fold_and_predict_others(u, k, at);
 #pragma omp barrier
-        if (!find_targets(u, l, from, to)) {
+        if (!find_targets(u, l, from, to, at)) {
 #pragma omp atomic write
             targets_finite = 0;
         }
