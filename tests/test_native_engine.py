@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -162,6 +164,28 @@ def test_two_runs_are_equal_to_the_bit(name: str, threads: int) -> None:
     for seed in range(10):
         batch = batch_for(one, seed)
         (mine, my_figures), (theirs, their_figures) = one.update(batch), other.update(batch)
+        assert mine.tobytes() == theirs.tobytes()
+        assert dict(my_figures) == dict(their_figures)
+    assert same_bits(one, other)
+
+
+@NEEDS_NATIVE
+def test_bits_do_not_depend_on_which_thread_takes_which_critic() -> None:
+    """A process that keeps the cores busy makes threads fall behind, at other moments in every update."""
+    torch.set_num_threads(2)
+    one, other = (
+        learner_for(replace(preset("revalued"), critics=6), engine="native", hidden_size=64, batch_size=64)
+        for _ in range(2)
+    )
+    batches = [batch_for(one, seed) for seed in range(20)]
+    alone = [one.update(batch) for batch in batches]
+    busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        disturbed = [other.update(batch) for batch in batches]
+    finally:
+        busy.kill()
+        busy.wait()
+    for (mine, my_figures), (theirs, their_figures) in zip(alone, disturbed, strict=True):
         assert mine.tobytes() == theirs.tobytes()
         assert dict(my_figures) == dict(their_figures)
     assert same_bits(one, other)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import traceback
 from collections.abc import Callable
 from typing import Any
@@ -33,6 +34,7 @@ class LaneGroup:
         self.buffers = buffers
         self._lanes = lanes
         self._sizes = sizes
+        self._next_observations = list(buffers.next_observations)  # a view for each lane, made once
         self._is_masked = buffers.masks.shape[1] > 0
         self._seed = seed
         self._stream = stream
@@ -56,14 +58,18 @@ class LaneGroup:
         """Take the actions in the buffers, one step in every lane."""
         buffers = self.buffers
         actions = buffers.actions.copy()  # an environment may keep its action; the buffer is about to be reused
-        for row, env in enumerate(self._envs):
-            terminated, truncated = self._step(row, env, actions[row])
-            buffers.terminated[row] = terminated
-            buffers.truncated[row] = truncated
-            if terminated or truncated:
+        buffers.steps += 1
+        ended = []
+        for row, action in enumerate(actions):
+            if self._step(row, action):
+                ended.append(row)
                 self._begin(row, int(buffers.episodes[row]) + 1)
-            else:
-                self._go_on(row)
+        if not ended:  # by far the most common case, done for all lanes at once
+            self._go_on(slice(None))
+        else:
+            for row in range(len(self._envs)):
+                if row not in ended:
+                    self._go_on(row)
 
     def restore(self, state: LaneState) -> None:
         """Repeat each lane's unfinished episode up to where it stood."""
@@ -91,22 +97,25 @@ class LaneGroup:
         except Exception as error:
             raise self._failure(row, 0, error) from error
 
-    def _step(self, row: int, env: FactoredEnv, action: NDArray[np.int64]) -> tuple[bool, bool]:
-        """Take one step and store what it brought, all but the observation to act on next."""
+    def _step(self, row: int, action: NDArray[np.int64]) -> bool:
+        """Take a step, already counted, and store all that it brought; return whether the episode ended.
+
+        All but the observation to act on next, which is another one where it did.
+        """
         buffers = self.buffers
-        step = int(buffers.steps[row]) + 1
         try:
-            observation, reward, terminated, truncated, info = env.step(action)
-            store_observation(buffers.next_observations[row], observation)
+            observation, reward, terminated, truncated, info = self._envs[row].step(action)
+            store_observation(self._next_observations[row], observation)
             buffers.rewards[row] = reward
-            if not np.isfinite(buffers.rewards[row]):
+            if not math.isfinite(buffers.rewards[row]):
                 raise EnvFault(f"the reward is {reward}")
             if not terminated:  # a terminal state has no actions, and few environments mask there with care
                 self._store_mask(buffers.next_masks, row, info)
         except Exception as error:
-            raise self._failure(row, step, error) from error
-        buffers.steps[row] = step
-        return bool(terminated), bool(truncated)
+            raise self._failure(row, int(buffers.steps[row]), error) from error
+        buffers.terminated[row] = terminated = bool(terminated)
+        buffers.truncated[row] = truncated = bool(truncated)
+        return terminated or truncated
 
     def _store_mask(self, destination: NDArray[np.bool_], row: int, info: dict[str, Any]) -> None:
         if self._is_masked:
@@ -114,11 +123,11 @@ class LaneGroup:
         elif "action_mask" in info:
             raise EnvFault("there is an action_mask in info, but there was none at the first reset")
 
-    def _go_on(self, row: int) -> None:
+    def _go_on(self, rows: int | slice) -> None:
         """Act on what the last step led to."""
-        self.buffers.observations[row] = self.buffers.next_observations[row]
+        self.buffers.observations[rows] = self.buffers.next_observations[rows]
         if self._is_masked:
-            self.buffers.masks[row] = self.buffers.next_masks[row]
+            self.buffers.masks[rows] = self.buffers.next_masks[rows]
 
     def _replay(
         self,
@@ -131,8 +140,8 @@ class LaneGroup:
         """Return whether the episode came out the same, to the bit."""
         self._begin(row, episode)
         for action in actions.astype(np.int64):
-            terminated, truncated = self._step(row, self._envs[row], action)
-            if terminated or truncated:  # the episode that was recorded went on
+            self.buffers.steps[row] += 1
+            if self._step(row, action):  # the episode that was recorded went on
                 return False
         if len(actions) > 0:
             self._go_on(row)

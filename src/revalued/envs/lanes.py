@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from types import TracebackType
 from typing import Literal, Self, TypeAlias
@@ -57,8 +56,8 @@ class Lanes:
 
     def reset(self) -> NDArray[np.float32]:
         """Begin episode 0 in every lane and return the observations, [L, D]."""
-        with self._changing("reset", "new", "ready"):
-            self._stepper.reset()
+        self._check("reset", "new", "ready")
+        self._run(self._stepper.reset)
         return self._buffers.observations.copy()
 
     @property
@@ -73,22 +72,20 @@ class Lanes:
         buffers = self._buffers
         if actions.shape != buffers.actions.shape:
             raise ValueError(f"actions have shape {actions.shape} instead of {buffers.actions.shape}")
-        if (actions < 0).any() or (actions >= self._sizes).any():
+        if np.count_nonzero(actions < 0) or np.count_nonzero(actions >= self._sizes):
             raise ValueError(f"actions {actions.tolist()} do not fit {self._sizes.tolist()} choices per dimension")
         if self._is_masked and not buffers.masks[self._rows[:, None], self._mask_offsets + actions].all():
             raise ValueError(f"actions {actions.tolist()} are illegal under the action masks")
         buffers.actions[:] = actions
-        steps = buffers.steps
-        if steps.max() >= self._log.shape[1]:
+        if max(buffers.steps.tolist()) >= self._log.shape[1]:
             self._log = np.concatenate([self._log, np.zeros_like(self._log)], axis=1)
-        self._log[self._rows, steps] = actions
-        with self._changing("step_async", "ready", to="stepping"):
-            self._stepper.start_step()
+        self._log[self._rows, buffers.steps] = actions
+        self._run(self._stepper.start_step, to="stepping")
 
     def step_wait(self) -> LaneStep:
         """Return what the step begun with `step_async` brought."""
-        with self._changing("step_wait", "stepping"):
-            self._stepper.finish_step()
+        self._check("step_wait", "stepping")
+        self._run(self._stepper.finish_step)
         buffers = self._buffers
         return LaneStep(
             rewards=buffers.rewards.copy(),
@@ -125,8 +122,7 @@ class Lanes:
         if state.masks.shape != buffers.masks.shape:
             shapes = f"{state.masks.shape} instead of {buffers.masks.shape}"
             raise ValueError(f"the state belongs to other lanes: its action masks have shape {shapes}")
-        with self._changing("restore", "new", "ready"):
-            self._stepper.restore(state)
+        self._run(partial(self._stepper.restore, state))
         longest = int(buffers.steps.max())
         while self._log.shape[1] < longest:
             self._log = np.concatenate([self._log, np.zeros_like(self._log)], axis=1)
@@ -152,12 +148,10 @@ class Lanes:
         if self._phase not in allowed:
             raise RuntimeError(f"{method}() {_WHY_NOT[self._phase]}")
 
-    @contextmanager
-    def _changing(self, method: str, *allowed: str, to: Literal["ready", "stepping"] = "ready") -> Iterator[None]:
+    def _run(self, work: Callable[[], None], to: Literal["ready", "stepping"] = "ready") -> None:
         """Go to the next phase, or to the end if anything goes wrong: half a step cannot be continued."""
-        self._check(method, *allowed)
         self._phase = "over"
-        yield
+        work()
         self._phase = to
 
 

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from revalued.replay.batch import Batch
 from revalued.replay.checks import check_fit, checked, checked_lanes, smallest_and_largest
 from revalued.replay.masks import MaskStore
+from revalued.replay.memory import zeros_together
 from revalued.replay.n_step import NStepWindow
 from revalued.replay.sum_tree import SumTree
 
@@ -76,11 +77,13 @@ class Replay:
         num_rows = self._positions * num_lanes
         action_type = np.uint8 if max_choices <= 2**8 else np.uint16 if max_choices <= 2**16 else np.int32
         # Zeros rather than `np.empty`: pages never touched cost nothing, and a saved state holds no stray memory.
-        self._observations = np.zeros((num_rows, observation_size), np.float32)
-        self._actions: Array = np.zeros((num_rows, num_dimensions), action_type)
-        self._returns = np.zeros(num_rows, np.float32)
-        self._discounts = np.zeros(num_rows, np.float32)
-        self._next_rows: Array = np.zeros(num_rows, np.int32 if num_rows < 2**31 else np.int64)
+        self._observations, self._actions, self._returns, self._discounts, self._next_rows = zeros_together(
+            ((num_rows, observation_size), np.float32),
+            ((num_rows, num_dimensions), action_type),
+            ((num_rows,), np.float32),
+            ((num_rows,), np.float32),
+            ((num_rows,), np.int32 if num_rows < 2**31 else np.int64),
+        )
         self._masks = MaskStore(num_rows, mask_size)
         self._tree = SumTree(num_rows)
         self._num_live = 0
@@ -88,6 +91,9 @@ class Replay:
         self._heads = np.full(num_lanes, -1, np.int64)
         self._window = NStepWindow(n_step=n_step, discount=self._discount, num_lanes=num_lanes)
         self._n_step, self._all_lanes = n_step, np.arange(num_lanes)
+        # The leaves of every lane from the step just complete up to the newest observation: the steps between wait.
+        self._newest_leaves = np.zeros((n_step + 1) * num_lanes)
+        self._set_new_leaf()
 
     def __len__(self) -> int:
         """How many transitions can be sampled now."""
@@ -152,8 +158,8 @@ class Replay:
         smallest, largest = smallest_and_largest(actions)
         if smallest < 0 or largest >= self._max_choices:
             raise ValueError(f"actions must lie in [0, {self._max_choices}), got {smallest} to {largest}")
-        nothing_ends = not np.count_nonzero(terminated | truncated)
-        if lanes is None and nothing_ends and self._append_to_all(actions, rewards, next_observations, next_masks):
+        has_end = True in terminated.tolist() or True in truncated.tolist()
+        if lanes is None and not has_end and self._append_to_all(actions, rewards, next_observations, next_masks):
             return
         heads = self._heads[lane]
         if heads.min() < 0:
@@ -183,7 +189,7 @@ class Replay:
         self._next_rows[rows] = np.where(terminated[complete.columns], rows, next_rows[complete.columns])
         # What was overwritten leaves the tree in the same moment, so no sample can mix old and new.
         leaves = np.zeros(len(written_rows) + len(rows))
-        leaves[len(written_rows) :] = self._max_priority**self._priority_exponent
+        leaves[len(written_rows) :] = self._newest_leaves[0]
         self._set_leaves(np.concatenate([written_rows, rows]), leaves)
 
     def _append_to_all(
@@ -195,26 +201,25 @@ class Replay:
         which takes a fraction of the time of looking up each row. Return False, with nothing done, where it does not.
         """
         heads = self._heads.tolist()
-        head, num_lanes = heads[0] % self._positions, self._num_lanes
-        first = head - self._n_step + 1  # the step complete by this one
-        is_one_range = first >= 0 and head + 1 < self._positions
-        if not is_one_range or heads.count(heads[0]) < num_lanes or heads[0] < 0 or not self._window.is_full():
+        head, num_lanes = heads[0], self._num_lanes
+        position = head % self._positions
+        oldest = position - self._n_step + 1  # of the steps that wait: this one completes it
+        is_one_range = oldest >= 0 and position + 1 < self._positions
+        if not is_one_range or head < 0 or heads.count(head) < num_lanes or not self._window.is_full():
             return False
-        complete = slice(first * num_lanes, (first + 1) * num_lanes)
-        here, following = head * num_lanes, slice((head + 1) * num_lanes, (head + 2) * num_lanes)
-        self._actions[here : following.start] = actions
+        complete = slice(oldest * num_lanes, (oldest + 1) * num_lanes)
+        here = slice(position * num_lanes, (position + 1) * num_lanes)
+        following = slice(here.stop, here.stop + num_lanes)
+        self._actions[here] = actions
         self._observations[following] = next_observations
         self._masks.write(following, next_masks)
-        self._heads += 1
+        self._heads[:] = head + 1
         self._returns[complete] = self._window.push_to_all(rewards)
         self._discounts[complete] = self._window.full_discount
         self._next_rows[complete] = self._all_lanes + following.start
-        # Between the two, all steps wait for their n rewards: their leaves are 0 and stay so.
-        leaves = np.zeros(following.stop - complete.start)
-        leaves[:num_lanes] = self._max_priority**self._priority_exponent
-        old_leaves = self._tree.leaves[complete.start : following.stop]
-        self._num_live += np.count_nonzero(leaves) - np.count_nonzero(old_leaves)
-        self._tree.set_range(complete.start, leaves)
+        overwritten = self._tree.leaves[following]
+        self._num_live += num_lanes - np.count_nonzero(overwritten)
+        self._tree.set_range(complete.start, self._newest_leaves)
         return True
 
     def sample(self, batch_size: int, rng: np.random.Generator) -> Batch:
@@ -253,6 +258,7 @@ class Replay:
             raise ValueError("priorities must be finite and not negative")
         if largest > self._max_priority.item():
             self._max_priority[...] = largest
+            self._set_new_leaf()
         if smallest < PRIORITY_FLOOR:
             priorities = np.maximum(priorities, PRIORITY_FLOOR)
         leaves = priorities**self._priority_exponent
@@ -294,6 +300,7 @@ class Replay:
                 array[:num_rows] = state[name]
         for name, array in self._small_arrays().items():
             array[...] = state[name]
+        self._set_new_leaf()
 
     def _row_arrays(self) -> dict[str, Array]:
         """Return the arrays whose first axis is the row."""
@@ -332,6 +339,10 @@ class Replay:
 
     def _rows(self, slots: npt.NDArray[np.int64], lane: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         return slots % self._positions * self._num_lanes + lane
+
+    def _set_new_leaf(self) -> None:
+        """Let new transitions enter at the largest priority seen; it is never 0."""
+        self._newest_leaves[: self._num_lanes] = self._max_priority**self._priority_exponent
 
     def _set_leaves(self, rows: npt.NDArray[np.int64], leaves: npt.NDArray[np.float64]) -> None:
         """Write distinct rows of the tree and keep count of the positive ones."""

@@ -105,6 +105,7 @@ class NativeEngine:
 
     def _lay_out_loss(self) -> LossC:
         algorithm, actions = self.state.algorithm, self.state.shape.actions
+        critics, rows = self.state.shape.critics, self.state.config.batch_size
         return LossC(
             dimensions=actions.num_dimensions,
             choices=actions.max_choices,
@@ -114,9 +115,9 @@ class NativeEngine:
             reduces_by_mean=algorithm.regulariser_reduction == "mean",
             beta=algorithm.beta,
             temperature=algorithm.regulariser_temperature,
-            targets=self._memory.reserve(self.state.config.batch_size),
-            errors=self._memory.reserve(self.state.shape.critics, self.state.config.batch_size),
-            sums=self._memory.reserve(self._threads, len(_FIGURES) - 1, dtype=torch.float64),
+            targets=self._memory.reserve(rows),
+            errors=self._memory.reserve(critics, rows),
+            sums=self._memory.reserve(critics, self._threads, len(_FIGURES) - 1, dtype=torch.float64),
             figures=array_address(self._figures, np.float64),
         )
 

@@ -102,7 +102,7 @@ typedef struct {
     float *targets;       /* [B]: y */
     float *errors;        /* [K, B]: sizes of TD errors */
     float *priorities;    /* [B] */
-    double *sums;         /* [T, NUM_SUMS] over rows and critics, one set for every thread */
+    double *sums;         /* [K, T, NUM_SUMS] over rows, one set for every critic and thread that had to do with it */
     double *figures;      /* [NUM_SUMS + 1]: for the log */
 } Loss;
 

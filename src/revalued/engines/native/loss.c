@@ -171,16 +171,19 @@ int find_targets(const Update *u, const Loss *l, int from, int to, Place at)
     return finite;
 }
 
-/* Write one critic's output gradients and TD errors for some rows, and add up what is logged. */
+/* Write one critic's output gradients and TD errors for some rows, and the sums of what is logged. */
 void find_slopes(const Update *u, const Loss *l, int critic, int store, int from, int to, double *sums)
 {
     size_t B = u->rows, O = u->outputs;
+    double own_sums[NUM_SUMS] = {0}; /* `sums` lies beside those of other threads */
     for (int row = from; row < to; row++) {
         size_t own = store * B + row, place = critic * B + row;
         const float *target = u->target_passes == 2 ? u->target_next + (place + (critic + 1) * B) * O : NULL;
         l->errors[place] = slopes_of_row(u, l, row, u->kept.output + own * O, target, u->kept.output_gradient + own * O,
-                                         sums);
+                                         own_sums);
     }
+    for (int i = 0; i < NUM_SUMS; i++)
+        sums[i] = own_sums[i];
 }
 
 /* Write the priorities of some rows, the critics' mean TD error; returns whether all are finite. */

@@ -50,6 +50,19 @@ static void learn(const Update *u, const Step *step, int critic, int store, Plac
         step_critic(u, step, norm > step->clip ? step->clip / norm : 1, critic, at);
 }
 
+/* The critic that a thread turns to after another one (−1 at the beginning). Teams share them out beforehand, for their
+   threads must agree. A thread by itself takes what nobody has begun: one that is slowed down by other programs then
+   does fewer. No number depends on it, as long as all threads' memory is aligned alike: products round accordingly. */
+static int next_critic(const Update *u, Place at, int before, int *claimed)
+{
+    int critic;
+    if (at.parts > 1 || u->hidden % ALIGNED_FLOATS != 0)
+        return before < 0 ? at.team : before + at.teams;
+#pragma omp atomic capture
+    critic = (*claimed)++;
+    return critic;
+}
+
 static void fold_and_predict_others(const Update *u, int critic, Place at)
 {
     fold_critic(u, &u->target, &u->target_folding, critic, at);
@@ -74,10 +87,11 @@ static void fold_and_predict_online(const Update *u, int critic, int store, Plac
 /* The first half of an update whose loss is computed elsewhere: all outputs, and what the second half needs. */
 void revalued_predict(const Update *u)
 {
+    int claimed = 0;
 #pragma omp parallel num_threads(u->threads)
     {
         Place at = find_place(u->critics);
-        for (int k = at.team; k < u->critics; k += at.teams) {
+        for (int k = -1; (k = next_critic(u, at, k, &claimed)) < u->critics;) {
             fold_and_predict_others(u, k, at);
             fold_and_predict_online(u, k, k, at);
         }
@@ -87,10 +101,11 @@ void revalued_predict(const Update *u)
 /* The second half, from the output gradients. */
 void revalued_step(const Update *u, const Step *step)
 {
+    int claimed = 0;
 #pragma omp parallel num_threads(u->threads)
     {
         Place at = find_place(u->critics);
-        for (int k = at.team; k < u->critics; k += at.teams)
+        for (int k = -1; (k = next_critic(u, at, k, &claimed)) < u->critics;)
             learn(u, step, k, k, at);
     }
 }
@@ -100,8 +115,8 @@ static void sum_up(const Update *u, const Loss *l, const Step *step)
     double norms = 0;
     for (int i = 0; i < NUM_SUMS; i++) {
         double sum = 0;
-        for (int slot = 0; slot < u->threads; slot++)
-            sum += l->sums[slot * NUM_SUMS + i];
+        for (int set = 0; set < u->critics * u->threads; set++)
+            sum += l->sums[set * NUM_SUMS + i];
         l->figures[i] = i == LOSS ? sum : sum / ((double)u->rows * u->critics);
     }
     for (int k = 0; k < u->critics; k++)
@@ -115,17 +130,17 @@ static void sum_up(const Update *u, const Loss *l, const Step *step)
    else 0. */
 int revalued_update(const Update *u, const Loss *l, const Step *step)
 {
-    int wrong = count_wrong_actions(u, l), targets_finite = 1, errors_finite = 1;
+    int wrong = count_wrong_actions(u, l), targets_finite = 1, errors_finite = 1, claimed_first = 0, claimed = 0;
     if (wrong)
         return wrong;
-    memset(l->sums, 0, sizeof(double) * NUM_SUMS * u->threads);
+    memset(l->sums, 0, sizeof(double) * NUM_SUMS * u->threads * u->critics);
 #pragma omp parallel num_threads(u->threads)
     {
         Place at = find_place(u->critics);
         int threads = at.teams * at.parts;
         int from = cut(u->rows, at.slot, threads, 1), to = cut(u->rows, at.slot + 1, threads, 1);
         int own_from = cut(u->rows, at.part, at.parts, 1), own_to = cut(u->rows, at.part + 1, at.parts, 1);
-        for (int k = at.team; k < u->critics; k += at.teams)
+        for (int k = -1; (k = next_critic(u, at, k, &claimed_first)) < u->critics;)
             fold_and_predict_others(u, k, at);
 #pragma omp barrier
         if (!find_targets(u, l, from, to, at)) {
@@ -134,13 +149,11 @@ int revalued_update(const Update *u, const Loss *l, const Step *step)
         }
 #pragma omp barrier
         if (targets_finite) {
-            double sums[NUM_SUMS] = {0};
-            for (int k = at.team; k < u->critics; k += at.teams) {
+            for (int k = -1; (k = next_critic(u, at, k, &claimed)) < u->critics;) {
                 fold_and_predict_online(u, k, at.team, at);
-                find_slopes(u, l, k, at.team, own_from, own_to, sums);
+                find_slopes(u, l, k, at.team, own_from, own_to, l->sums + (k * u->threads + at.part) * NUM_SUMS);
                 learn(u, step, k, at.team, at);
             }
-            memcpy(l->sums + at.slot * NUM_SUMS, sums, sizeof sums);
 #pragma omp barrier
             if (!find_priorities(u, l, from, to)) {
 #pragma omp atomic write
