@@ -32,8 +32,11 @@ def _load() -> Library | str:
     try:
         # Its threads are those of the OpenMP library that PyTorch has loaded, and only those: two sets of threads
         # would wait for each other's cores. It is linked to none, so this fails where PyTorch has not loaded any.
+        folder = Path(torch.__file__).parent / "lib"
+        for path in (*folder.glob("libgomp*.so*"), *folder.glob("libiomp*.so*")):
+            ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
         functions = ctypes.CDLL(found.origin)
-        sgemm = ctypes.cast(_torch_library().sgemm_, ctypes.c_void_p).value
+        sgemm = ctypes.cast(ctypes.CDLL(str(folder / "libtorch_cpu.so")).sgemm_, ctypes.c_void_p).value
         functions.revalued_digest.restype = ctypes.c_char_p
         compiled_from = functions.revalued_digest().decode()
     except (OSError, AttributeError) as error:
@@ -56,11 +59,6 @@ def _digest() -> str:
     folder = Path(__file__).parent
     sources = [*sorted(folder.glob("*.c")), *sorted(folder.glob("*.h"))]
     return hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
-
-
-def _torch_library() -> ctypes.CDLL:
-    folder = Path(torch.__file__).parent / "lib"
-    return ctypes.CDLL(str(folder / "libtorch_cpu.so"))
 
 
 def load() -> Library:
