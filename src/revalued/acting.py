@@ -27,14 +27,41 @@ class Policy:
         self._is_plain = shape.head == "utilities" and not shape.actions.is_padded
         self.exists = torch.from_numpy(shape.actions.exists).to(self.device) if shape.actions.is_padded else None
 
-    @torch.no_grad()
     def utilities(self, observations: NDArray[np.float32]) -> Tensor:
         """Return utilities [K, B, N, A] for observations [B, D]; a categorical head's expected values."""
-        if self._native is None:
+        if self._native is not None:
+            return self._meaning(torch.from_numpy(self._native_outputs(observations).copy()))
+        with torch.no_grad():
             output = predict(self.parameters, torch.tensor(observations, device=self.device), self.shape, self.exists)
-            return output if self.support is None else expected_values(output, self.support)
-        raw = self._native_outputs(observations).copy()
-        return self._meaning(torch.from_numpy(raw))
+        return output if self.support is None else expected_values(output, self.support)
+
+    def greedy(self, observations: NDArray[np.float32], masks: NDArray[np.bool_] | None = None) -> NDArray[np.int64]:
+        """Return the greedy actions [B, N] of the ensemble's mean utilities, legal under the masks [B, Σ sizes]."""
+        if self._native is not None and self._is_plain and masks is None:
+            return self._best(self._native_outputs(observations).mean(axis=0))
+        legal = None if masks is None else self.shape.actions.legal(masks)
+        return self._best_legal(self.utilities(observations).mean(dim=0), legal)
+
+    def greedy_of_critics(
+        self,
+        observations: NDArray[np.float32],
+        critics: NDArray[np.int64],
+        legal: NDArray[np.bool_] | None = None,
+    ) -> NDArray[np.int64]:
+        """Return for every lane the greedy action [N] of the critic drawn for it, among those `legal` [L, N, A]."""
+        if self._native is None:
+            lanes = torch.arange(len(critics), device=self.device)
+            own = self.utilities(observations)[torch.from_numpy(critics).to(self.device), lanes]
+            return self._best_legal(own, legal)
+        if self.shape.critics == 1:
+            raw = self._native.outputs(observations, 0)
+        else:  # lanes that drew the same critic side by side
+            order = critics.argsort(kind="stable")
+            raw = np.empty((len(critics), self.shape.head_size), np.float32)
+            raw[order] = self._native.outputs(observations[order], critics[order])
+        if self._is_plain and legal is None:
+            return self._best(raw)
+        return self._best_legal(self._meaning(torch.from_numpy(raw)[None])[0], legal)
 
     def _native_outputs(self, observations: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return raw outputs [K, B, O], valid until the next call."""
@@ -50,52 +77,16 @@ class Policy:
         output = interpret(raw, self.shape, self.exists)
         return output if self.support is None else expected_values(output, self.support)
 
-    @torch.no_grad()
-    def greedy(self, observations: NDArray[np.float32], masks: NDArray[np.bool_] | None = None) -> NDArray[np.int64]:
-        """Return the greedy actions [B, N] of the ensemble's mean utilities, legal under the masks [B, Σ sizes]."""
-        actions: NDArray[np.int64]
-        if self._native is not None and self._is_plain and masks is None:
-            # a few choices are made before PyTorch would have begun
-            return self._best(self._native_outputs(observations).mean(axis=0))
-        mean = self.utilities(observations).mean(dim=0)
-        legal = None if masks is None else self.shape.actions.legal(masks)
-        actions = greedy_actions(mean, self._allowed(legal)).cpu().numpy()
-        return actions
-
-    @torch.no_grad()
-    def greedy_of_critics(
-        self,
-        observations: NDArray[np.float32],
-        critics: NDArray[np.int64],
-        legal: NDArray[np.bool_] | None = None,
-    ) -> NDArray[np.int64]:
-        """Return for every lane the greedy action [N] of the critic drawn for it, among those `legal` [L, N, A]."""
-        actions: NDArray[np.int64]
-        if self._native is None:
-            lanes = torch.arange(len(critics), device=self.device)
-            own = self.utilities(observations)[torch.from_numpy(critics).to(self.device), lanes]
-            actions = greedy_actions(own, self._allowed(legal)).cpu().numpy()
-            return actions
-        if self.shape.critics == 1:
-            raw = self._native.outputs(observations, 0)
-        else:  # lanes that drew the same critic side by side
-            order = critics.argsort(kind="stable")
-            raw = np.empty((len(critics), self.shape.head_size), np.float32)
-            raw[order] = self._native.outputs(observations[order], critics[order])
-        if self._is_plain and legal is None:
-            return self._best(raw)
-        own = self._meaning(torch.from_numpy(raw)[None])[0]
-        actions = greedy_actions(own, self._allowed(legal)).numpy()
-        return actions
-
     def _best(self, utilities: NDArray[np.float32]) -> NDArray[np.int64]:
-        """Return the best choices [B, N] by utilities [B, N · A]."""
+        """Return the best choices [B, N] by utilities [B, N · A]: done before PyTorch would have begun."""
         best: NDArray[np.int64] = utilities.reshape(len(utilities), self.shape.actions.num_dimensions, -1).argmax(-1)
         return best
 
-    def _allowed(self, legal: NDArray[np.bool_] | None) -> Tensor | None:
-        # what is legal exists too, so nothing has to be combined
-        return self.exists if legal is None else torch.from_numpy(legal).to(self.device)
+    def _best_legal(self, utilities: Tensor, legal: NDArray[np.bool_] | None) -> NDArray[np.int64]:
+        """Return the best choices [B, N] by utilities [B, N, A] among those `legal`, which all exist."""
+        allowed = self.exists if legal is None else torch.from_numpy(legal).to(self.device)
+        actions: NDArray[np.int64] = greedy_actions(utilities, allowed).cpu().numpy()
+        return actions
 
 
 def epsilon_at(config: ExplorationConfig, env_steps: int) -> float:
