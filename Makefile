@@ -12,7 +12,7 @@ help: ## Show what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
 
 # torch goes first and alone: a pinned torch keeps pip from looking for another build of it
-$(INSTALLED): requirements.lock pyproject.toml setup.py $(wildcard src/revalued/engines/native/*.[ch])
+$(INSTALLED): requirements.lock pyproject.toml setup.py $(wildcard src/revalued/native/*.[ch])
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet $(TORCH)
 	$(BIN)/python -m pip install --quiet -r requirements.lock
@@ -63,4 +63,4 @@ lock: ## Write requirements.lock from what is installed in .venv
 	$(BIN)/python -m pip freeze --all --exclude-editable | sed 's/+cpu//' | grep -vE '^(pip|wheel)==' > requirements.lock
 
 clean: ## Remove .venv and caches (never the runs)
-	rm -rf $(VENV) src/revalued/engines/native/*.so .mypy_cache .ruff_cache .pytest_cache build dist
+	rm -rf $(VENV) src/revalued/native/*.so .mypy_cache .ruff_cache .pytest_cache build dist

@@ -1,7 +1,7 @@
 """The native engine's C code; everything else about the package is in pyproject.toml.
 
 It is optional: without a C compiler the installation goes on, and PyTorch does the work. It is compiled with OpenMP but
-linked to no OpenMP library, for it must use the one that PyTorch has loaded (see engines/native/library.py).
+linked to no OpenMP library, for it must use the one that PyTorch has loaded (see native/library.py).
 """
 
 import hashlib
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from setuptools import Extension, setup
 
-FOLDER = Path("src/revalued/engines/native")
+FOLDER = Path("src/revalued/native")
 SOURCES = sorted(FOLDER.glob("*.c"))
 HEADERS = sorted(FOLDER.glob("*.h"))
 # the library can tell whether it was compiled from the sources that lie beside it
@@ -20,7 +20,7 @@ NO_LIMITS = ["-fno-math-errno", "-fno-trapping-math", "-fno-signed-zeros"]
 setup(
     ext_modules=[
         Extension(
-            "revalued.engines.native._kernels",
+            "revalued.native._kernels",
             sources=[str(path) for path in SOURCES],
             depends=[str(path) for path in HEADERS],
             define_macros=[("REVALUED_DIGEST", f'"{DIGEST}"')],

@@ -14,8 +14,8 @@ from revalued.actions import FactorisedActions
 from revalued.algorithms.objective import Predictions, TensorBatch, loss_terms
 from revalued.algorithms.presets import PRESETS, preset
 from revalued.config import AlgorithmConfig, EngineName, LearnerConfig
-from revalued.engines.native import why_missing
 from revalued.learner import Learner
+from revalued.native import why_missing
 from revalued.networks import NetworkShape
 from revalued.replay import Batch
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+import torch
 from numpy.typing import NDArray
 
 from export_helpers import plain_choices, random_masks, random_policy, session_of
@@ -22,7 +23,8 @@ UNEQUAL = (2, 5, 3)
 def expected_utilities(policy: Policy, masks: NDArray[np.bool_] | None) -> NDArray[np.float32]:
     """Mean utilities with −∞ at padding and at what the masks forbid."""
     legal = None if masks is None else policy.shape.actions.legal(masks)
-    utilities = hide_illegal(policy.utilities(OBSERVATIONS).mean(dim=0), policy._allowed(legal))
+    allowed = policy.exists if legal is None else torch.from_numpy(legal)
+    utilities = hide_illegal(policy.utilities(OBSERVATIONS).mean(dim=0), allowed)
     result: NDArray[np.float32] = utilities.numpy()
     return result
 

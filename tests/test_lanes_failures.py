@@ -99,6 +99,62 @@ def test_a_fault_names_lane_episode_and_step(fault: Fault, step: int, reason: st
     assert lane_workers() == []
 
 
+class Moment(CountingEnv):
+    """Fails in some lanes, each in its own ways, in one step of its second episode."""
+
+    def __init__(self, faults: dict[int, str], step: int) -> None:
+        super().__init__(min_steps=5, max_steps=5)
+        self._faults = {episode_seed(SEED, "training", lane, 1): fault for lane, fault in faults.items()}
+        self._moment = step
+        self._fault = ""
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[NDArray[np.float32], dict[str, Any]]:
+        self._fault = "" if seed is None else self._faults.get(seed, "")
+        return super().reset(seed=seed, options=options)
+
+    def step(self, action: NDArray[np.int64]) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
+        observation, reward, terminated, truncated, info = super().step(action)
+        if self._step == self._moment:
+            if "raise" in self._fault:
+                raise ZeroDivisionError("the ground is gone")
+            if "nan" in self._fault:
+                observation[1] = np.nan
+            if "infinite" in self._fault:
+                observation[3] = -np.inf
+            if "reward" in self._fault:
+                reward = float("nan")
+            if "mask" in self._fault:
+                info = {"action_mask": [True] * 5}
+        return observation, reward, terminated, truncated, info
+
+
+@pytest.mark.parametrize("step", [1, 3, 5])  # the last one ends the episode
+@pytest.mark.parametrize(
+    ("faults", "lane", "reason"),
+    [
+        ({1: "infinite"}, 1, "entry 3 of the observation is -inf"),
+        ({1: "nan, infinite", 3: "nan"}, 1, "entry 1 of the observation is nan"),
+        ({0: "nan", 3: "raise"}, 0, "entry 1 of the observation is nan"),
+        ({0: "raise", 3: "nan"}, 0, "ZeroDivisionError: the ground is gone"),
+        ({2: "nan", 4: "reward"}, 2, "entry 1 of the observation is nan"),
+        ({2: "reward", 4: "nan"}, 2, "the reward is nan"),
+        ({4: "nan, reward"}, 4, "entry 1 of the observation is nan"),
+        ({3: "reward, mask"}, 3, "the reward is nan"),
+    ],
+)
+def test_of_several_faults_in_a_step_the_first_is_told(
+    faults: dict[int, str], lane: int, reason: str, step: int
+) -> None:
+    with lanes_from(partial(Moment, faults, step), INFO, 5, 0, SEED, "training") as lanes:
+        lanes.reset()
+        advance(lanes, random_actions(INFO, 5 + step - 1))
+        with pytest.raises(LaneError, match=f"^lane {lane}, episode 1, step {step}: {reason}") as caught:
+            advance(lanes, random_actions(INFO, 1))
+        assert (caught.value.lane, caught.value.episode, caught.value.step) == (lane, 1, step)
+
+
 def test_an_environment_that_cannot_be_built_is_an_error() -> None:
     for workers in (0, 2):
         with pytest.raises(LaneError, match=r"lane 0 could not be built: FileNotFoundError: no model here") as caught:

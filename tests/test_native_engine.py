@@ -13,15 +13,16 @@ import pytest
 import torch
 
 from learner_twin import CPU, FAMILY, NEEDS_NATIVE, assert_close, batch_for, group, learner_for, same_bits
-from revalued import engines
 from revalued.acting import Policy
 from revalued.actions import FactorisedActions
 from revalued.algorithms.presets import preset
 from revalued.config import AlgorithmConfig
-from revalued.engines import LearnerState, NativeCritics, NativeEngine, NonFiniteError, TorchEngine, resolve_engine
-from revalued.engines.native import library, why_missing
+from revalued.engines import LearnerState, NativeEngine, NonFiniteError, TorchEngine
 from revalued.errors import UserError
 from revalued.learner import Learner
+from revalued.native import choice, library, why_missing
+from revalued.native.acting import NativeCritics
+from revalued.native.choice import resolve_engine
 from revalued.networks import NetworkShape, initialise, predict
 from revalued.ops.losses import huber
 from revalued.replay import Batch
@@ -286,7 +287,7 @@ def test_outputs_follow_the_parameters_and_refuse_critics_that_there_are_not() -
 
 def test_the_engine_of_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
     cuda = torch.device("cuda")
-    monkeypatch.setattr(engines, "why_missing", lambda: None)
+    monkeypatch.setattr(choice, "why_missing", lambda: None)
     assert resolve_engine("auto", CPU) == "native"
     assert resolve_engine("native", CPU) == "native"
     assert resolve_engine("torch", CPU) == "torch"
@@ -296,14 +297,14 @@ def test_the_engine_of_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
         resolve_engine("native", CPU, compiled=True)
     with pytest.raises(UserError, match="runs on the CPU, not on cuda"):
         resolve_engine("native", cuda)
-    monkeypatch.setattr(engines, "why_missing", lambda: "there is no compiler")
+    monkeypatch.setattr(choice, "why_missing", lambda: "there is no compiler")
     assert resolve_engine("auto", CPU) == "torch"
     with pytest.raises(UserError, match=r"cannot be used here \(there is no compiler\): use --engine torch"):
         resolve_engine("native", CPU)
 
 
 def test_a_learner_without_the_library_uses_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engines, "why_missing", lambda: "there is no compiler")
+    monkeypatch.setattr(choice, "why_missing", lambda: "there is no compiler")
     assert isinstance(learner_for(FAMILY["revalued"])._engine, TorchEngine)
 
 
@@ -321,7 +322,7 @@ def test_a_library_of_other_sources_is_not_used(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_library_that_was_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(library, "_MODULE", "revalued.engines.native._missing")
+    monkeypatch.setattr(library, "_MODULE", "revalued.native._missing")
     found = library._load.__wrapped__()
     assert isinstance(found, str)
     assert "C compiler" in found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -21,6 +22,18 @@ def naive_find(leaves: list[float], prefix_sum: float) -> int:
         if running > prefix_sum:
             return index
     return max(index for index, leaf in enumerate(leaves) if leaf > 0)
+
+
+def naive_descent(tree: SumTree, prefix_sum: float) -> int:
+    """Walk down the levels with one running sum after the other, as `find` promises to do for many at once."""
+    node, remaining = 0, max(prefix_sum, 0.0)
+    for level in [tree._top[None], *reversed(tree._blocks)]:
+        ends = list(itertools.accumulate(level[node].tolist()))
+        remaining = min(remaining, math.nextafter(ends[-1], 0.0))
+        child = next(index for index, end in enumerate(ends) if end > remaining)
+        remaining -= ends[child - 1] if child > 0 else 0.0
+        node = node * len(ends) + child
+    return node
 
 
 @pytest.mark.parametrize(("size", "fan_out", "top_width"), SHAPES)
@@ -67,6 +80,34 @@ def test_rebuilt_from_its_leaves_it_is_the_same_bit_for_bit(size: int, fan_out: 
     assert tree.total == pytest.approx(math.fsum(tree.leaves.tolist()), rel=1e-13)
     tree.set(np.arange(size), np.zeros(size))
     assert tree.total == 0.0
+
+
+@pytest.mark.parametrize(("size", "fan_out", "top_width"), [*SHAPES, (3000, 16, 8)])
+def test_find_rounds_as_a_walk_down_the_levels_does(size: int, fan_out: int, top_width: int) -> None:
+    """Close to the border of a leaf it is rounding that decides, and a run is to go on as it did, to the bit."""
+    rng = np.random.default_rng(size)
+    tree = SumTree(size, fan_out=fan_out, top_width=top_width)
+    for spread in (0, 1, 12):
+        tree.set(np.arange(size), 10.0 ** rng.uniform(-spread, spread, size) * (rng.random(size) < 0.7))
+        tree.set(rng.integers(0, size, 1), [0.1])
+        borders = tree.leaves.cumsum()[rng.integers(0, size, 20)]
+        near = [np.nextafter(borders, side) for side in (-np.inf, np.inf)]
+        for count in (1, 30, 7):  # the memory kept for one number of queries is of no use for another
+            asked = rng.choice(np.concatenate([borders, *near, rng.random(20) * tree.total, [tree.total, -1.0]]), count)
+            assert tree.find(asked).tolist() == [naive_descent(tree, u) for u in asked.tolist()]
+
+
+@pytest.mark.parametrize(("size", "fan_out", "top_width"), [*SHAPES, (10_000, 16, 4096)])
+def test_a_range_is_set_like_single_leaves_bit_for_bit(size: int, fan_out: int, top_width: int) -> None:
+    rng = np.random.default_rng(size)
+    one, other = (SumTree(size, fan_out=fan_out, top_width=top_width) for _ in range(2))
+    for _ in range(500):
+        start = int(rng.integers(0, size))
+        count = int(rng.integers(0, min(size - start, 60) + 1))
+        values = 10.0 ** rng.uniform(-6, 6, count) * (rng.random(count) < 0.8)
+        one.set_range(start, values)
+        other.set(np.arange(start, start + count), values)
+        assert [level.tobytes() for level in one._levels] == [level.tobytes() for level in other._levels]
 
 
 @pytest.mark.parametrize(("size", "fan_out", "top_width"), SHAPES)

@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from revalued.config import EngineName, ExplorationConfig
-from revalued.engines import NativeCritics, resolve_engine
+from revalued.native.acting import NativeCritics
+from revalued.native.choice import resolve_engine
 from revalued.networks import NetworkShape, Parameters, interpret, predict
 from revalued.ops.categorical import expected_values
 from revalued.ops.utilities import greedy_actions

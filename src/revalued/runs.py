@@ -16,10 +16,10 @@ from revalued.build import AgentShape, agent_shape, resolve_device, resolve_thre
 from revalued.callbacks import Callbacks
 from revalued.checkpoint import Checkpoint, load_newest
 from revalued.config import EngineName, TrainConfig, validate
-from revalued.engines import resolve_engine
 from revalued.envs import EnvSource, Task, episode_seed
 from revalued.errors import UserError
 from revalued.evaluation import Episode, greedy_episodes
+from revalued.native.choice import resolve_engine
 from revalued.progress import ProgressView, Silent
 from revalued.run_folder import RunFolder, default_path
 from revalued.saved_run import load_run

@@ -15,13 +15,28 @@ class EnvFault(Exception):
 
 def store_observation(destination: NDArray[np.float32], observation: Any) -> None:
     """Copy an observation to where it belongs; another shape, NaN and infinity are faults."""
-    if np.shape(observation) != destination.shape:
-        raise EnvFault(f"the observation has shape {np.shape(observation)} instead of {destination.shape}")
+    copy_observation(destination, observation)
+    check_finite(destination)
+
+
+def copy_observation(destination: NDArray[np.float32], observation: Any) -> None:
+    """Copy an observation to where it belongs; another shape is a fault, numbers are not looked at."""
+    shape = observation.shape if isinstance(observation, np.ndarray) else np.shape(observation)
+    if shape != destination.shape:
+        raise EnvFault(f"the observation has shape {shape} instead of {destination.shape}")
     destination[:] = observation
-    is_finite = np.isfinite(destination)
-    if np.count_nonzero(is_finite) < len(destination):
-        entry = int(np.argmin(is_finite))
-        raise EnvFault(f"entry {entry} of the observation is {destination[entry]}")
+
+
+def check_finite(observation: NDArray[np.float32]) -> None:
+    """Find NaN and infinity in an observation."""
+    if not are_finite(observation):
+        entry = int(np.argmin(np.isfinite(observation)))
+        raise EnvFault(f"entry {entry} of the observation is {observation[entry]}")
+
+
+def are_finite(observations: NDArray[np.float32]) -> bool:
+    """Return whether there is neither NaN nor infinity in one or several observations."""
+    return bool(np.count_nonzero(np.isfinite(observations)) == observations.size)
 
 
 def read_mask(info: dict[str, Any], sizes: Sequence[int]) -> NDArray[np.bool_]:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from revalued.envs.factored import FactoredEnv
-from revalued.envs.faults import EnvFault, read_mask, store_observation
+from revalued.envs.faults import EnvFault, are_finite, check_finite, copy_observation, read_mask, store_observation
 from revalued.envs.lane_types import LaneBuffers, LaneError, LaneState, episode_seed
 
 
@@ -58,13 +58,20 @@ class LaneGroup:
         """Take the actions in the buffers, one step in every lane."""
         buffers = self.buffers
         actions = buffers.actions.copy()  # an environment may keep its action; the buffer is about to be reused
-        buffers.steps += 1
+        steps = buffers.steps.tolist()
         ended = []
         for row, action in enumerate(actions):
-            if self._step(row, action):
-                ended.append(row)
+            try:
+                has_ended = self._step(row, action, steps[row] + 1)
+            except LaneError:
+                self._check_observations(0, row + 1)  # the first fault is the one to be told
+                raise
+            if has_ended:
+                self._check_observations(0, row + 1)  # before the next episode and its number take their place
                 self._begin(row, int(buffers.episodes[row]) + 1)
-        if not ended:  # by far the most common case, done for all lanes at once
+                ended.append(row)
+        self._check_observations(0, len(self._envs))
+        if not ended:  # in nearly every step, and then one copy does for all lanes
             self._go_on(slice(None))
         else:
             for row in range(len(self._envs)):
@@ -97,25 +104,36 @@ class LaneGroup:
         except Exception as error:
             raise self._failure(row, 0, error) from error
 
-    def _step(self, row: int, action: NDArray[np.int64]) -> bool:
-        """Take a step, already counted, and store all that it brought; return whether the episode ended.
+    def _step(self, row: int, action: NDArray[np.int64], step: int) -> bool:
+        """Take one step, number `step` of the episode, and store what it brought; return whether the episode ended.
 
-        All but the observation to act on next, which is another one where it did.
+        Two things are left to the caller: whether the observation is finite, and what to act on next.
         """
         buffers = self.buffers
+        buffers.steps[row] = step
         try:
             observation, reward, terminated, truncated, info = self._envs[row].step(action)
-            store_observation(self._next_observations[row], observation)
+            copy_observation(self._next_observations[row], observation)
             buffers.rewards[row] = reward
             if not math.isfinite(buffers.rewards[row]):
                 raise EnvFault(f"the reward is {reward}")
             if not terminated:  # a terminal state has no actions, and few environments mask there with care
                 self._store_mask(buffers.next_masks, row, info)
         except Exception as error:
-            raise self._failure(row, int(buffers.steps[row]), error) from error
+            raise self._failure(row, step, error) from error
         buffers.terminated[row] = terminated = bool(terminated)
         buffers.truncated[row] = truncated = bool(truncated)
         return terminated or truncated
+
+    def _check_observations(self, start: int, stop: int) -> None:
+        """Find NaN and infinity in what the last step of these lanes led to: all at once, which is much faster."""
+        if are_finite(self.buffers.next_observations[start:stop]):
+            return
+        for row in range(start, stop):
+            try:
+                check_finite(self._next_observations[row])
+            except EnvFault as error:
+                raise self._failure(row, int(self.buffers.steps[row]), error) from error
 
     def _store_mask(self, destination: NDArray[np.bool_], row: int, info: dict[str, Any]) -> None:
         if self._is_masked:
@@ -139,9 +157,10 @@ class LaneGroup:
     ) -> bool:
         """Return whether the episode came out the same, to the bit."""
         self._begin(row, episode)
-        for action in actions.astype(np.int64):
-            self.buffers.steps[row] += 1
-            if self._step(row, action):  # the episode that was recorded went on
+        for step, action in enumerate(actions.astype(np.int64), start=1):
+            has_ended = self._step(row, action, step)
+            self._check_observations(row, row + 1)
+            if has_ended:  # the episode that was recorded went on
                 return False
         if len(actions) > 0:
             self._go_on(row)

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from revalued.native import why_missing
+from revalued.native.replay import Gathered, NativeRows
 from revalued.replay.batch import Batch
 from revalued.replay.checks import check_fit, checked, checked_lanes, smallest_and_largest
 from revalued.replay.masks import MaskStore
@@ -84,6 +86,8 @@ class Replay:
             ((num_rows,), np.float32),
             ((num_rows,), np.int32 if num_rows < 2**31 else np.int64),
         )
+        arrays = (self._observations, self._actions, self._returns, self._discounts, self._next_rows)
+        self._native = NativeRows(*arrays) if why_missing() is None else None
         self._masks = MaskStore(num_rows, mask_size)
         self._tree = SumTree(num_rows)
         self._num_live = 0
@@ -91,7 +95,7 @@ class Replay:
         self._heads = np.full(num_lanes, -1, np.int64)
         self._window = NStepWindow(n_step=n_step, discount=self._discount, num_lanes=num_lanes)
         self._n_step, self._all_lanes = n_step, np.arange(num_lanes)
-        # The leaves of every lane from the step just complete up to the newest observation: the steps between wait.
+        # The leaves of all lanes from the steps just complete up to the newest observations; the steps between wait.
         self._newest_leaves = np.zeros((n_step + 1) * num_lanes)
         self._set_new_leaf()
 
@@ -159,7 +163,8 @@ class Replay:
         if smallest < 0 or largest >= self._max_choices:
             raise ValueError(f"actions must lie in [0, {self._max_choices}), got {smallest} to {largest}")
         has_end = True in terminated.tolist() or True in truncated.tolist()
-        if lanes is None and not has_end and self._append_to_all(actions, rewards, next_observations, next_masks):
+        if lanes is None and not has_end and self._window.is_full() and min(self._heads.tolist()) >= 0:
+            self._append_in_mid_episode(actions, rewards, next_observations, next_masks)
             return
         heads = self._heads[lane]
         if heads.min() < 0:
@@ -192,35 +197,42 @@ class Replay:
         leaves[len(written_rows) :] = self._newest_leaves[0]
         self._set_leaves(np.concatenate([written_rows, rows]), leaves)
 
-    def _append_to_all(
+    def _append_in_mid_episode(
         self, actions: Array, rewards: Array, next_observations: Array, next_masks: npt.NDArray[np.bool_] | None
-    ) -> bool:
-        """Add one step of every lane in which no episode ends, if they all stand at the same slot in mid-episode.
+    ) -> None:
+        """Add one step of every lane in which nothing ends and one transition per lane becomes complete.
 
-        That is nearly every step where all episodes are equally long. All that changes then lies in neighbouring rows,
-        which takes a fraction of the time of looking up each row. Return False, with nothing done, where it does not.
+        Nearly every step is like that; it comes to the same as the rest of `append`, with fewer and simpler calls.
         """
-        heads = self._heads.tolist()
-        head, num_lanes = heads[0], self._num_lanes
-        position = head % self._positions
-        oldest = position - self._n_step + 1  # of the steps that wait: this one completes it
-        is_one_range = oldest >= 0 and position + 1 < self._positions
-        if not is_one_range or head < 0 or heads.count(head) < num_lanes or not self._window.is_full():
-            return False
-        complete = slice(oldest * num_lanes, (oldest + 1) * num_lanes)
-        here = slice(position * num_lanes, (position + 1) * num_lanes)
-        following = slice(here.stop, here.stop + num_lanes)
+        complete, here, following = self._rows_in_mid_episode()
         self._actions[here] = actions
         self._observations[following] = next_observations
         self._masks.write(following, next_masks)
-        self._heads[:] = head + 1
+        self._heads += 1
         self._returns[complete] = self._window.push_to_all(rewards)
         self._discounts[complete] = self._window.full_discount
-        self._next_rows[complete] = self._all_lanes + following.start
-        overwritten = self._tree.leaves[following]
-        self._num_live += num_lanes - np.count_nonzero(overwritten)
-        self._tree.set_range(complete.start, self._newest_leaves)
-        return True
+        if isinstance(following, slice):
+            self._next_rows[complete] = self._all_lanes + following.start
+            # Steps between the two wait for their rewards: of all these leaves only the last can have been positive.
+            self._num_live += self._num_lanes - int(np.count_nonzero(self._tree.leaves[following]))
+            self._tree.set_range(complete.start, self._newest_leaves)
+        else:
+            self._next_rows[complete] = following
+            self._set_leaves(np.concatenate([complete, following]), self._newest_leaves[: 2 * self._num_lanes])
+
+    def _rows_in_mid_episode(self) -> tuple[Any, ...]:
+        """Return the rows of the transitions that the next step completes, of the newest observations, and of the next.
+
+        Where all lanes stand at the same slot, as they do with episodes of equal length, these are slices: rows that
+        are neighbours need not be looked up one by one. Otherwise, and at the end of the ring, arrays of numbers.
+        """
+        heads, size = self._heads.tolist(), self._num_lanes
+        head = heads[0] % self._positions
+        first, last = head - self._n_step + 1, head + 1
+        if heads.count(heads[0]) == size and first >= 0 and last < self._positions:
+            return tuple(slice(position * size, (position + 1) * size) for position in (first, head, last))
+        slots = (self._heads + 1 - self._n_step, self._heads, self._heads + 1)
+        return tuple(self._rows(slot, self._all_lanes) for slot in slots)
 
     def sample(self, batch_size: int, rng: np.random.Generator) -> Batch:
         """Draw transitions in proportion to priority^exponent, one from each of `batch_size` equal parts of the sum."""
@@ -232,27 +244,40 @@ class Replay:
         rows = self._tree.find(strata * (self._tree.total / batch_size))
         leaves = self._tree.get(rows)
         # ω = P^-exponent over its batch maximum, P = leaf / total: the total cancels.
-        weights = (leaves.min() / leaves) ** self._importance_exponent
-        next_rows = self._next_rows.take(rows)
+        weights = (leaves.item(leaves.argmin()) / leaves) ** self._importance_exponent
+        found = self._gather(rows)
         return Batch(
             rows=rows,
-            observations=self._observations.take(rows, axis=0),
-            actions=self._actions.take(rows, axis=0).astype(np.int64),
-            returns=self._returns.take(rows),
-            discounts=self._discounts.take(rows),
-            next_observations=self._observations.take(next_rows, axis=0),
+            observations=found.observations,
+            actions=found.actions,
+            returns=found.returns,
+            discounts=found.discounts,
+            next_observations=found.next_observations,
             weights=weights.astype(np.float32),
-            next_masks=self._masks.read(next_rows),
+            next_masks=self._masks.read(found.next_rows),
+        )
+
+    def _gather(self, rows: npt.NDArray[np.int64]) -> Gathered:
+        if self._native is not None:
+            return self._native.gather(rows)
+        next_rows = self._next_rows.take(rows)
+        return Gathered(
+            self._observations.take(rows, axis=0),
+            self._observations.take(next_rows, axis=0),
+            self._actions.take(rows, axis=0).astype(np.int64),
+            self._returns.take(rows),
+            self._discounts.take(rows),
+            next_rows,
         )
 
     def update_priorities(self, rows: npt.NDArray[np.int64], priorities: npt.ArrayLike) -> None:
         """Set new priorities (absolute errors) of sampled rows; rows overwritten since then stay out of the tree."""
         if not self._prioritised:
             return
-        priorities = checked("priorities", priorities, rows.shape).astype(np.float64)
-        if priorities.size == 0:
+        errors: npt.NDArray[np.float64] = checked("priorities", priorities, rows.shape).astype(np.float64)
+        if errors.size == 0:
             return
-        smallest, largest = smallest_and_largest(priorities)
+        smallest, largest = smallest_and_largest(errors)
         # Written so that NaN, for which every comparison is false, is refused as well.
         if not (smallest >= 0 and largest < np.inf):
             raise ValueError("priorities must be finite and not negative")
@@ -260,8 +285,8 @@ class Replay:
             self._max_priority[...] = largest
             self._set_new_leaf()
         if smallest < PRIORITY_FLOOR:
-            priorities = np.maximum(priorities, PRIORITY_FLOOR)
-        leaves = priorities**self._priority_exponent
+            errors = np.maximum(errors, PRIORITY_FLOOR)
+        leaves: npt.NDArray[np.float64] = errors**self._priority_exponent
         old_leaves = self._tree.get(rows)
         if old_leaves.item(old_leaves.argmin()) == 0:
             live = old_leaves > 0

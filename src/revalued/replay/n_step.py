@@ -78,4 +78,5 @@ class NStepWindow:
         self._older[...] = self._newer
         self.returns[0] = 0.0
         self.returns += self._reward_factors * rewards
-        return self.returns[-1]
+        complete: npt.NDArray[np.float64] = self.returns[-1]
+        return complete

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from revalued.native.library import why_missing
+from revalued.native.replay import LARGEST_FAN_OUT, NativeTree
 from revalued.replay.checks import smallest_and_largest
 from revalued.replay.memory import zeros_together
 
@@ -16,12 +17,15 @@ from revalued.replay.memory import zeros_together
 FAN_OUT = 16
 TOP_WIDTH = 4096
 
+_ALL_ZERO = "nothing can be found in a sum tree whose leaves are all 0"
+
 
 class SumTree:
     """Non-negative leaves under levels of partial sums; each level is one float64 array.
 
     A parent is always computed anew from all its children, never adjusted by a difference. Rounding errors thus cannot
     pile up, and the tree is a function of its leaves alone: rebuilt from them, it is the same bit for bit.
+    The C code that takes over where it is there adds in NumPy's order, so results are equal to the bit.
     """
 
     def __init__(self, size: int, *, fan_out: int = FAN_OUT, top_width: int = TOP_WIDTH) -> None:
@@ -42,8 +46,8 @@ class SumTree:
         self._levels = [*(blocks.reshape(-1) for blocks in self._blocks), self._top]
         self._leaves = self._levels[0][:size]
         self._fan_out = fan_out
-        self._top_running = np.zeros(width + 1)  # [i] is the sum of all nodes before i, while something is looked up
-        self._descent = _Descent(0, fan_out)
+        is_native = why_missing() is None and fan_out <= LARGEST_FAN_OUT
+        self._native = NativeTree(self._levels, fan_out) if is_native else None
 
     def __len__(self) -> int:
         return self._size
@@ -79,6 +83,9 @@ class SumTree:
         # Written so that NaN, for which every comparison is false, is refused as well.
         if not (lowest >= 0 and highest < math.inf):
             raise ValueError(f"leaf values must be finite and not negative, got {lowest} to {highest}")
+        if self._native is not None:
+            self._native.set(indices, values)
+            return
         self._leaves[indices] = values
         for children, parents in zip(self._blocks, self._levels[1:], strict=True):
             # Siblings lead to the same parent twice; summing twice is cheaper than finding the duplicates.
@@ -98,54 +105,25 @@ class SumTree:
 
         A u outside [0, total) counts as the nearest one inside.
         """
-        ends = self._top.cumsum(out=self._top_running[1:])
-        last_end = ends.item(-1)
-        if not last_end > 0:
-            raise ValueError("nothing can be found in a sum tree whose leaves are all 0")
+        if self._native is not None:
+            found = self._native.find(prefix_sums)
+            if found is None:
+                raise ValueError(_ALL_ZERO)
+            return found
+        cumulative = self._top.cumsum()
+        if not cumulative[-1] > 0:
+            raise ValueError(_ALL_ZERO)
         # `remaining` is what is left of u inside the chosen node. A node's value and the running sum of its children
         # may differ by a rounding error, so that u lies beyond them all. Held just below the last running sum, it falls
         # to the last child that added anything; and a child whose running sum exceeds its neighbour's is never 0.
-        remaining = np.minimum(np.maximum(prefix_sums, 0.0), math.nextafter(last_end, 0.0))
-        nodes: npt.NDArray[np.int64] = ends.searchsorted(remaining, side="right")
-        if self._descent.num_queries != len(nodes):
-            self._descent = _Descent(len(nodes), self._fan_out)
-        descent = self._descent
-        running: Any = self._top_running
-        chosen: Any = nodes
+        remaining = np.minimum(np.maximum(prefix_sums, 0.0), np.nextafter(cumulative[-1], 0.0))
+        nodes: npt.NDArray[np.int64] = cumulative.searchsorted(remaining, side="right")
+        remaining -= np.where(nodes > 0, cumulative[nodes - 1], 0.0)
+        queries = np.arange(len(nodes))
         for children in reversed(self._blocks):
-            remaining -= running[chosen]
-            child = descent.choose(children.take(nodes, axis=0), remaining)
-            running, chosen = descent.running, (child, descent.queries)
-            nodes = nodes * self._fan_out + child
+            running = children.take(nodes, axis=0).cumsum(axis=1)
+            remaining = np.minimum(remaining, np.nextafter(running[:, -1], 0.0))
+            chosen = (running > remaining[:, None]).argmax(axis=1)
+            remaining -= np.where(chosen > 0, running[queries, chosen - 1], 0.0)
+            nodes = nodes * self._fan_out + chosen
         return nodes
-
-
-class _Descent:
-    """From nodes to one child of each, for a fixed number of queries Q; keeps its memory, since new memory is slow."""
-
-    def __init__(self, num_queries: int, fan_out: int) -> None:
-        self.num_queries = num_queries
-        self.queries = np.arange(num_queries)
-        self.running = np.zeros((fan_out + 1, num_queries))  # [j] is the sum of the first j children
-        self._ends = self.running[1:]
-        self._neighbours = list(zip(self._ends, self._ends[1:], strict=False))
-        self._is_passed = np.zeros((fan_out, num_queries), np.bool_)
-        self._count_type = np.min_scalar_type(fan_out)
-
-    def choose(
-        self, children: npt.NDArray[np.float64], remaining: npt.NDArray[np.float64]
-    ) -> npt.NDArray[np.unsignedinteger[Any]]:
-        """Return the child [Q], out of [Q, fan_out], in which what remains of each u falls.
-
-        Changes `remaining` where it lies beyond the last child.
-        """
-        self._ends[...] = children.T
-        # One wide addition per child: `cumsum` goes query by query and takes three times as long.
-        for before, end in self._neighbours:
-            np.add(before, end, out=end)
-        np.less_equal(self._ends, remaining, out=self._is_passed)
-        if np.count_nonzero(self._is_passed[-1]):
-            np.minimum(remaining, np.nextafter(self._ends[-1], 0.0), out=remaining)
-            np.less_equal(self._ends, remaining, out=self._is_passed)
-        child: npt.NDArray[np.unsignedinteger[Any]] = np.add.reduce(self._is_passed, axis=0, dtype=self._count_type)
-        return child

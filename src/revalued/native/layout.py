@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ctypes import Structure, c_float, c_int, c_void_p
+from ctypes import Structure, c_float, c_int, c_int64, c_void_p
 
 import numpy as np
 import torch
@@ -110,6 +110,28 @@ class CriticsC(Structure):
         ("epsilon", c_float),
         ("parameters", ParametersC),
         *_pointers("residual", "block1", "features", "normal"),
+    ]
+
+
+class TreeC(Structure):
+    """`Tree`."""
+
+    _fields_ = [
+        ("levels", c_void_p),
+        ("num_levels", c_int),
+        ("fan_out", c_int),
+        ("top_width", c_int64),
+        ("running", c_void_p),
+    ]
+
+
+class RowsC(Structure):
+    """`Rows`."""
+
+    _fields_ = [
+        *_pointers("observations", "returns", "discounts", "actions", "next_rows"),
+        ("num_rows", c_int64),
+        *((name, c_int) for name in ("observation_size", "num_dimensions", "action_bytes", "row_bytes")),
     ]
 
 

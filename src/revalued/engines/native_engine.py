@@ -10,7 +10,17 @@ import torch
 from torch import Tensor
 
 from revalued.algorithms.objective import Predictions, loss_terms
-from revalued.engines.native.layout import (
+from revalued.engines.state import (
+    ADAM_BETAS,
+    ADAM_EPSILON,
+    LearnerState,
+    Updated,
+    figures_of,
+    finite_priorities,
+    non_finite,
+)
+from revalued.metrics import Figures
+from revalued.native.layout import (
     FoldingC,
     KeptC,
     LossC,
@@ -23,17 +33,7 @@ from revalued.engines.native.layout import (
     address,
     array_address,
 )
-from revalued.engines.native.library import load
-from revalued.engines.state import (
-    ADAM_BETAS,
-    ADAM_EPSILON,
-    LearnerState,
-    Updated,
-    figures_of,
-    finite_priorities,
-    non_finite,
-)
-from revalued.metrics import Figures
+from revalued.native.library import load
 from revalued.networks import LAYER_NORM_EPSILON, interpret, interpret_gradient, zeros
 from revalued.replay import Batch
 

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from revalued.engines.native.layout import CriticsC, Memory, ParametersC, array_address
-from revalued.engines.native.library import load
+from revalued.native.layout import CriticsC, Memory, ParametersC, array_address
+from revalued.native.library import load
 from revalued.networks import LAYER_NORM_EPSILON, NetworkShape, Parameters
 
 ROWS_AT_A_TIME = 64

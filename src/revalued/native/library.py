@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-_MODULE = "revalued.engines.native._kernels"
+_MODULE = "revalued.native._kernels"
 
 
 @dataclass(frozen=True)
@@ -45,11 +45,14 @@ def _load() -> Library | str:
         return "this PyTorch brings no BLAS library along"
     if compiled_from != _digest():
         return "it was compiled from other sources than are installed: install revalued again"
-    for name in ("revalued_predict", "revalued_step"):
+    for name in ("revalued_predict", "revalued_step", "revalued_tree_set"):
         getattr(functions, name).restype = None
     pointer = ctypes.c_void_p  # plain integers would be cut to 32 bits
     functions.revalued_outputs.argtypes = [pointer, pointer, pointer, ctypes.c_int, pointer]
-    for name in ("revalued_update", "revalued_outputs"):
+    functions.revalued_tree_set.argtypes = [pointer, pointer, pointer, ctypes.c_int]
+    functions.revalued_tree_find.argtypes = [pointer, pointer, ctypes.c_int, pointer]
+    functions.revalued_gather.argtypes = [pointer, pointer, ctypes.c_int, *[pointer] * 6]
+    for name in ("revalued_update", "revalued_outputs", "revalued_tree_find", "revalued_gather"):
         getattr(functions, name).restype = ctypes.c_int
     return Library(functions, sgemm)
 

@@ -1,0 +1,23 @@
+"""Which engine a run uses: C code or PyTorch."""
+
+from __future__ import annotations
+
+import torch
+
+from revalued.config import EngineName
+from revalued.errors import UserError
+from revalued.native.library import why_missing
+
+
+def resolve_engine(name: EngineName, device: torch.device, *, compiled: bool = False) -> EngineName:
+    """Return what the name means on this device: `native` or `torch`; refuses `native` where it cannot be used."""
+    if name != "native":
+        usable = device.type == "cpu" and not compiled and why_missing() is None
+        return "native" if name == "auto" and usable else "torch"
+    if compiled:
+        raise UserError("--compile is for PyTorch's operations, and the native engine has none: use --engine torch")
+    if device.type != "cpu":
+        raise UserError(f"the native engine runs on the CPU, not on {device}: use --engine torch or --device cpu")
+    if reason := why_missing():
+        raise UserError(f"the native engine cannot be used here ({reason}): use --engine torch")
+    return "native"

@@ -1,0 +1,89 @@
+"""The replay's C code against its NumPy code: equal to the bit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from learner_twin import NEEDS_NATIVE
+from revalued.replay import Replay
+from revalued.replay.sum_tree import SumTree
+
+pytestmark = NEEDS_NATIVE
+
+
+def in_numpy(size: int, **options: int) -> SumTree:
+    tree = SumTree(size, **options)
+    tree._native = None
+    return tree
+
+
+@pytest.mark.parametrize("top_width", [1, 5, 4096])
+@pytest.mark.parametrize("fan_out", [2, 7, 8, 13, 16, 64, 128])
+@pytest.mark.parametrize("size", [1, 2, 17, 1000, 20_000])
+def test_trees_are_equal_to_the_bit_after_random_operations(size: int, fan_out: int, top_width: int) -> None:
+    rng = np.random.default_rng(size * fan_out * top_width)
+    options = {"fan_out": fan_out, "top_width": top_width}
+    ours, numpys = SumTree(size, **options), in_numpy(size, **options)
+    assert ours._native is not None
+    for _ in range(20):
+        indices = rng.integers(size, size=rng.integers(1, 40))
+        values = rng.exponential(size=len(indices)) ** 4 * (rng.random(len(indices)) < 0.7)
+        for tree in (ours, numpys):
+            tree.set(indices, values)
+        for mine, theirs in zip(ours._levels, numpys._levels, strict=True):
+            assert mine.tobytes() == theirs.tobytes()
+        assert ours.total == numpys.total
+        if ours.total > 0:
+            # also what lies outside, and exactly where one leaf ends and the next begins
+            ends = ours.leaves.cumsum()[rng.integers(size, size=10)]
+            sums = np.concatenate([rng.random(50) * ours.total, ends, [-1.0, 0.0, ours.total, 2 * ours.total]])
+            assert ours.find(sums).tolist() == numpys.find(sums).tolist()
+
+
+def test_a_wide_fan_is_left_to_numpy() -> None:
+    """It would add up in another order."""
+    assert SumTree(1000, fan_out=129, top_width=1)._native is None
+
+
+def test_nothing_is_found_among_zeros() -> None:
+    with pytest.raises(ValueError, match="all 0"):
+        SumTree(100).find(np.array([0.0]))
+
+
+def filled(max_choices: int) -> Replay:
+    rng = np.random.default_rng(0)
+    replay = Replay(
+        capacity=60, num_lanes=2, observation_size=3, num_dimensions=4, n_step=3, discount=0.9, max_choices=max_choices
+    )
+    replay.begin(rng.normal(size=(2, 3)).astype(np.float32))
+    for step in range(100):
+        observations = rng.normal(size=(2, 3)).astype(np.float32)
+        ends = np.array([step % 13 == 12, step % 9 == 8])
+        actions = rng.integers(max_choices, size=(2, 4))
+        replay.append(actions, rng.normal(size=2), ends, ~ends & (step % 17 == 16), observations, observations)
+    return replay
+
+
+@pytest.mark.parametrize("max_choices", [3, 256, 257, 70_000])
+def test_batches_are_equal_to_the_bit(max_choices: int) -> None:
+    ours, numpys = filled(max_choices), filled(max_choices)
+    numpys._native, numpys._tree._native = None, None
+    one, other = np.random.default_rng(1), np.random.default_rng(1)
+    for _ in range(10):
+        mine, theirs = ours.sample(32, one), numpys.sample(32, other)
+        for name in ("rows", "observations", "actions", "returns", "discounts", "next_observations", "weights"):
+            assert getattr(mine, name).dtype == getattr(theirs, name).dtype
+            assert getattr(mine, name).tobytes() == getattr(theirs, name).tobytes(), name
+        priorities = one.exponential(size=32)
+        other.exponential(size=32)
+        ours.update_priorities(mine.rows, priorities)
+        numpys.update_priorities(theirs.rows, priorities)
+
+
+def test_a_damaged_state_cannot_lead_outside_of_memory() -> None:
+    replay = filled(3)
+    for row in (-1, 60, 2**30):
+        replay._next_rows[:] = row
+        with pytest.raises(IndexError, match="32 transitions lead to rows that there are not"):
+            replay.sample(32, np.random.default_rng(0))
