@@ -3,25 +3,26 @@
 #include "kernels.h"
 
 #include <math.h>
+#include <string.h>
 
 typedef struct {
     Sgemm *sgemm;
+    int (*set_product_threads)(int); /* for products of the calling thread; returns what it was; may be missing */
     int threads, critics, inputs, hidden, outputs, block; /* T, K, D, H, O; rows that fit into the memory below */
     float epsilon;
     Parameters parameters;
-    float *residual, *block1, *features; /* [block, H] */
-    float *normal;                       /* [T, block, H] */
+    float *residual, *block1, *features; /* [T, block, H] */
 } Critics;
 
-/* out = relu(out + bias) + residual, for some columns; the residual may be missing */
+/* out = relu(out + bias) + residual; the residual may be missing */
 VECTORISED static void activate(float *restrict out, const float *restrict bias, const float *restrict residual,
-                                int rows, int from, int to, int stride)
+                                int rows, int size)
 {
-    for (int r = 0; r < rows; r++, out += stride)
-        for (int i = from; i < to; i++) {
+    for (int r = 0; r < rows; r++, out += size)
+        for (int i = 0; i < size; i++) {
             float x = out[i] + bias[i];
             x = x < 0 ? 0 : x; /* what is not a number stays visible */
-            out[i] = residual ? residual[(size_t)r * stride + i] + x : x;
+            out[i] = residual ? residual[(size_t)r * size + i] + x : x;
         }
 }
 
@@ -43,53 +44,62 @@ VECTORISED static void layer_norm(const float *restrict features, const float *r
     }
 }
 
-/* One critic and some rows; the threads share the columns of every layer. */
-static void outputs_of(const Critics *c, int critic, const float *x, int rows, float *out, int slot, int threads)
+/* One critic and a few rows. */
+static void outputs_of(const Critics *c, int critic, const float *x, int rows, float *out, int slot)
 {
-    size_t k = critic, D = c->inputs, H = c->hidden, O = c->outputs;
+    size_t k = critic, D = c->inputs, H = c->hidden, O = c->outputs, own = (size_t)slot * c->block * H;
     const Parameters *p = &c->parameters;
-    int from = cut(H, slot, threads, ALIGNED_FLOATS), to = cut(H, slot + 1, threads, ALIGNED_FLOATS);
-    product(c->sgemm, 'N', 'N', rows, to - from, D, x, D, p->input + k * D * H + from, H, 0, c->residual + from, H);
-#pragma omp barrier
-    product(c->sgemm, 'N', 'N', rows, to - from, H, c->residual, H, p->block1_weight + k * H * H + from, H, 0,
-            c->block1 + from, H);
-    activate(c->block1, p->block1_bias + k * H, NULL, rows, from, to, H);
-#pragma omp barrier
-    product(c->sgemm, 'N', 'N', rows, to - from, H, c->block1, H, p->block2_weight + k * H * H + from, H, 0,
-            c->features + from, H);
-    activate(c->features, p->block2_bias + k * H, c->residual, rows, from, to, H);
-#pragma omp barrier
-    from = cut(O, slot, threads, ALIGNED_FLOATS), to = cut(O, slot + 1, threads, ALIGNED_FLOATS);
-    if (from < to) {
-        float *normal = c->normal + (size_t)slot * c->block * H;
-        layer_norm(c->features, p->norm_scale + k * H, p->norm_shift + k * H, c->epsilon, rows, H, normal);
-        for (int r = 0; r < rows; r++)
-            for (int o = from; o < to; o++)
-                out[r * O + o] = p->head_bias[k * O + o];
-        product(c->sgemm, 'N', 'N', rows, to - from, H, normal, H, p->head_weight + k * H * O + from, O, 1, out + from,
-                O);
-    }
+    float *residual = c->residual + own, *block1 = c->block1 + own, *features = c->features + own;
+    product(c->sgemm, 'N', 'N', rows, H, D, x, D, p->input + k * D * H, H, 0, residual, H);
+    product(c->sgemm, 'N', 'N', rows, H, H, residual, H, p->block1_weight + k * H * H, H, 0, block1, H);
+    activate(block1, p->block1_bias + k * H, NULL, rows, H);
+    product(c->sgemm, 'N', 'N', rows, H, H, block1, H, p->block2_weight + k * H * H, H, 0, features, H);
+    activate(features, p->block2_bias + k * H, residual, rows, H);
+    layer_norm(features, p->norm_scale + k * H, p->norm_shift + k * H, c->epsilon, rows, H, block1);
+    for (int r = 0; r < rows; r++)
+        memcpy(out + r * O, p->head_bias + k * O, O * sizeof(float));
+    product(c->sgemm, 'N', 'N', rows, O, H, block1, H, p->head_weight + k * H * O, O, 1, out, O);
 }
 
-/* Outputs [rows, O] of observations [rows, D], each through the critic named for it; neighbours that name the same one
-   go through it together. Returns how many name a critic that there is not: then nothing has been computed. */
+/* Where the rows end that go through a critic together: neighbours that name the same one. */
+static int group_end(const Critics *c, const int64_t *critics, int from, int rows)
+{
+    int to = from + 1;
+    while (to < rows && to - from < c->block && critics[to] == critics[from])
+        to++;
+    return to;
+}
+
+/* Outputs [rows, O] of observations [rows, D], each through the critic named for it. A group of rows belongs to one
+   thread: it is too little work to be shared, and threads that wait for each other suffer from every other program.
+   Returns how many rows name a critic that there is not: then nothing has been computed. */
 int revalued_outputs(const Critics *c, const float *observations, const int64_t *critics, int rows, float *out)
 {
-    int wrong = 0;
+    int wrong = 0, groups = 0, claimed = 0;
     for (int row = 0; row < rows; row++)
         wrong += critics[row] < 0 || critics[row] >= c->critics;
     if (wrong)
         return wrong;
-#pragma omp parallel num_threads(c->threads)
+    for (int row = 0; row < rows; row = group_end(c, critics, row, rows))
+        groups++;
+    int before = c->set_product_threads ? c->set_product_threads(1) : 0;
+#pragma omp parallel num_threads(groups < c->threads ? groups : c->threads) if (groups > 1)
     {
-        int slot = omp_get_thread_num(), threads = omp_get_num_threads();
-        for (int row = 0, next; row < rows; row = next) {
-            for (next = row + 1; next < rows && next - row < c->block && critics[next] == critics[row];)
-                next++;
-            outputs_of(c, critics[row], observations + (size_t)row * c->inputs, next - row,
-                       out + (size_t)row * c->outputs, slot, threads);
-#pragma omp barrier
+        int slot = omp_get_thread_num(), mine, row = 0;
+#pragma omp atomic capture
+        mine = claimed++;
+        for (int group = 0; row < rows; group++) {
+            int next = group_end(c, critics, row, rows);
+            if (group == mine) {
+                outputs_of(c, critics[row], observations + (size_t)row * c->inputs, next - row,
+                           out + (size_t)row * c->outputs, slot);
+#pragma omp atomic capture
+                mine = claimed++;
+            }
+            row = next;
         }
     }
+    if (c->set_product_threads)
+        c->set_product_threads(before);
     return 0;
 }

@@ -25,11 +25,12 @@ class NativeCritics:
     def _reserve(self, rows: int) -> None:
         shape, memory = self._shape, Memory()
         self._threads, self._capacity = torch.get_num_threads(), max(rows, ROWS_AT_A_TIME)
-        size = (ROWS_AT_A_TIME, shape.hidden_size)
+        size = (self._threads, ROWS_AT_A_TIME, shape.hidden_size)
+        library = self._library
         self._critics = CriticsC(
-            self._library.sgemm, self._threads, shape.critics, shape.observation_size + 1, shape.hidden_size,
-            shape.head_size, ROWS_AT_A_TIME, LAYER_NORM_EPSILON, ParametersC.of(self._parameters),
-            *(memory.reserve(*size) for _ in range(3)), memory.reserve(self._threads, *size),
+            library.sgemm, library.set_product_threads, self._threads, shape.critics, shape.observation_size + 1,
+            shape.hidden_size, shape.head_size, ROWS_AT_A_TIME, LAYER_NORM_EPSILON, ParametersC.of(self._parameters),
+            *(memory.reserve(*size) for _ in range(3)),
         )  # fmt: skip
         # the last column of the inputs carries the bias
         self._inputs = np.ones((self._capacity, shape.observation_size + 1), np.float32)

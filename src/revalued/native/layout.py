@@ -106,10 +106,11 @@ class CriticsC(Structure):
 
     _fields_ = [
         ("sgemm", c_void_p),
+        ("set_product_threads", c_void_p),
         *((name, c_int) for name in ("threads", "critics", "inputs", "hidden", "outputs", "block")),
         ("epsilon", c_float),
         ("parameters", ParametersC),
-        *_pointers("residual", "block1", "features", "normal"),
+        *_pointers("residual", "block1", "features"),
     ]
 
 

@@ -17,10 +17,12 @@ _MODULE = "revalued.native._kernels"
 
 @dataclass(frozen=True)
 class Library:
-    """The compiled functions, see `kernels.h`, and the address of BLAS's `sgemm`."""
+    """The compiled functions, see `kernels.h`, and where BLAS has its own."""
 
     functions: Any
     sgemm: int
+    set_product_threads: int | None
+    """Sets the number of threads inside a product, for the calling thread; only Intel's library has it."""
 
 
 @cache
@@ -36,7 +38,9 @@ def _load() -> Library | str:
         for path in (*folder.glob("libgomp*.so*"), *folder.glob("libiomp*.so*")):
             ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
         functions = ctypes.CDLL(found.origin)
-        sgemm = ctypes.cast(ctypes.CDLL(str(folder / "libtorch_cpu.so")).sgemm_, ctypes.c_void_p).value
+        blas = ctypes.CDLL(str(folder / "libtorch_cpu.so"))
+        sgemm = ctypes.cast(blas.sgemm_, ctypes.c_void_p).value
+        set_threads = getattr(blas, "MKL_Set_Num_Threads_Local", None)
         functions.revalued_digest.restype = ctypes.c_char_p
         compiled_from = functions.revalued_digest().decode()
     except (OSError, AttributeError) as error:
@@ -54,7 +58,7 @@ def _load() -> Library | str:
     functions.revalued_gather.argtypes = [pointer, pointer, ctypes.c_int, *[pointer] * 6]
     for name in ("revalued_update", "revalued_outputs", "revalued_tree_find", "revalued_gather"):
         getattr(functions, name).restype = ctypes.c_int
-    return Library(functions, sgemm)
+    return Library(functions, sgemm, set_threads and ctypes.cast(set_threads, ctypes.c_void_p).value)
 
 
 def _digest() -> str:
