@@ -51,24 +51,23 @@ def test_nothing_is_found_among_zeros() -> None:
         SumTree(100).find(np.array([0.0]))
 
 
-def filled(max_choices: int) -> Replay:
+def filled() -> Replay:
     rng = np.random.default_rng(0)
     replay = Replay(
-        capacity=60, num_lanes=2, observation_size=3, num_dimensions=4, n_step=3, discount=0.9, max_choices=max_choices
+        capacity=60, num_lanes=2, observation_size=3, num_dimensions=4, n_step=3, discount=0.9, max_choices=3
     )
     replay.begin(rng.normal(size=(2, 3)).astype(np.float32))
     for step in range(100):
         observations = rng.normal(size=(2, 3)).astype(np.float32)
         ends = np.array([step % 13 == 12, step % 9 == 8])
-        actions = rng.integers(max_choices, size=(2, 4))
+        actions = rng.integers(3, size=(2, 4))
         replay.append(actions, rng.normal(size=2), ends, ~ends & (step % 17 == 16), observations, observations)
     return replay
 
 
-@pytest.mark.parametrize("max_choices", [3, 256, 257, 70_000])
-def test_batches_are_equal_to_the_bit(max_choices: int) -> None:
-    ours, numpys = filled(max_choices), filled(max_choices)
-    numpys._native, numpys._tree._native = None, None
+def test_batches_are_equal_to_the_bit() -> None:
+    ours, numpys = filled(), filled()
+    numpys._tree._native = None
     one, other = np.random.default_rng(1), np.random.default_rng(1)
     for _ in range(10):
         mine, theirs = ours.sample(32, one), numpys.sample(32, other)
@@ -79,11 +78,3 @@ def test_batches_are_equal_to_the_bit(max_choices: int) -> None:
         other.exponential(size=32)
         ours.update_priorities(mine.rows, priorities)
         numpys.update_priorities(theirs.rows, priorities)
-
-
-def test_a_damaged_state_cannot_lead_outside_of_memory() -> None:
-    replay = filled(3)
-    for row in (-1, 60, 2**30):
-        replay._next_rows[:] = row
-        with pytest.raises(IndexError, match="32 transitions lead to rows that there are not"):
-            replay.sample(32, np.random.default_rng(0))

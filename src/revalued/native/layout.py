@@ -126,16 +126,6 @@ class TreeC(Structure):
     ]
 
 
-class RowsC(Structure):
-    """`Rows`."""
-
-    _fields_ = [
-        *_pointers("observations", "returns", "discounts", "actions", "next_rows"),
-        ("num_rows", c_int64),
-        *((name, c_int) for name in ("observation_size", "num_dimensions", "action_bytes", "row_bytes")),
-    ]
-
-
 def address(tensor: Tensor | None) -> int | None:
     """Return where the tensor's numbers lie, in the order and of the kind that C expects; None stays None."""
     if tensor is None:

@@ -55,8 +55,7 @@ def _load() -> Library | str:
     functions.revalued_outputs.argtypes = [pointer, pointer, pointer, ctypes.c_int, pointer]
     functions.revalued_tree_set.argtypes = [pointer, pointer, pointer, ctypes.c_int]
     functions.revalued_tree_find.argtypes = [pointer, pointer, ctypes.c_int, pointer]
-    functions.revalued_gather.argtypes = [pointer, pointer, ctypes.c_int, *[pointer] * 6]
-    for name in ("revalued_update", "revalued_outputs", "revalued_tree_find", "revalued_gather"):
+    for name in ("revalued_update", "revalued_outputs", "revalued_tree_find"):
         getattr(functions, name).restype = ctypes.c_int
     return Library(functions, sgemm, set_threads and ctypes.cast(set_threads, ctypes.c_void_p).value)
 

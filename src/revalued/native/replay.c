@@ -1,4 +1,4 @@
-/* The replay's sum tree and its batches: what `revalued.replay` says with whole arrays, one number after the other.
+/* The replay's sum tree: what `revalued.replay.sum_tree` says with whole arrays, one number after the other.
    Every sum is taken in the order in which NumPy takes it, so results are equal to the bit. */
 
 #include "kernels.h"
@@ -13,14 +13,6 @@ typedef struct {
     int64_t top_width;
     double *running; /* [top_width + 1]: sums of the top's first nodes */
 } Tree;
-
-/* Rows of a replay: observations [rows, D], actions [rows, N] of 1, 2 or 4 bytes, rows of s' of 4 or 8 bytes. */
-typedef struct {
-    const float *observations, *returns, *discounts;
-    const void *actions, *next_rows;
-    int64_t num_rows;
-    int observation_size, num_dimensions, action_bytes, row_bytes;
-} Rows;
 
 /* The largest number below a positive one; 0 stays 0. */
 static double just_below(double x)
@@ -111,41 +103,4 @@ int revalued_tree_find(const Tree *t, double *remaining, int count, int64_t *nod
             nodes[q] = nodes[q] * t->fan_out + chosen;
         }
     return 1;
-}
-
-static int64_t integer(const void *from, size_t index, int bytes)
-{
-    switch (bytes) {
-    case 1:
-        return ((const uint8_t *)from)[index];
-    case 2:
-        return ((const uint16_t *)from)[index];
-    case 4:
-        return ((const int32_t *)from)[index];
-    default:
-        return ((const int64_t *)from)[index];
-    }
-}
-
-/* Copy what a batch needs out of these rows; returns how many name an s' that there is not. */
-int revalued_gather(const Rows *r, const int64_t *rows, int count, float *observations, float *next_observations,
-                    int64_t *actions, float *returns, float *discounts, int64_t *next_rows)
-{
-    size_t D = r->observation_size, N = r->num_dimensions;
-    int wrong = 0;
-    for (int i = 0; i < count; i++) {
-        next_rows[i] = integer(r->next_rows, rows[i], r->row_bytes);
-        returns[i] = r->returns[rows[i]];
-        discounts[i] = r->discounts[rows[i]];
-        wrong += next_rows[i] < 0 || next_rows[i] >= r->num_rows;
-    }
-    if (wrong)
-        return wrong;
-    for (int i = 0; i < count; i++) {
-        memcpy(observations + i * D, r->observations + rows[i] * D, D * sizeof(float));
-        memcpy(next_observations + i * D, r->observations + next_rows[i] * D, D * sizeof(float));
-        for (size_t n = 0; n < N; n++)
-            actions[i * N + n] = integer(r->actions, rows[i] * N + n, r->action_bytes);
-    }
-    return 0;
 }

@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from revalued.native import why_missing
-from revalued.native.replay import Gathered, NativeRows
 from revalued.replay.batch import Batch
 from revalued.replay.checks import check_fit, checked, checked_lanes, smallest_and_largest
 from revalued.replay.masks import MaskStore
@@ -86,8 +84,6 @@ class Replay:
             ((num_rows,), np.float32),
             ((num_rows,), np.int32 if num_rows < 2**31 else np.int64),
         )
-        arrays = (self._observations, self._actions, self._returns, self._discounts, self._next_rows)
-        self._native = NativeRows(*arrays) if why_missing() is None else None
         self._masks = MaskStore(num_rows, mask_size)
         self._tree = SumTree(num_rows)
         self._num_live = 0
@@ -245,29 +241,16 @@ class Replay:
         leaves = self._tree.get(rows)
         # ω = P^-exponent over its batch maximum, P = leaf / total: the total cancels.
         weights = (leaves.item(leaves.argmin()) / leaves) ** self._importance_exponent
-        found = self._gather(rows)
+        next_rows = self._next_rows.take(rows)
         return Batch(
             rows=rows,
-            observations=found.observations,
-            actions=found.actions,
-            returns=found.returns,
-            discounts=found.discounts,
-            next_observations=found.next_observations,
+            observations=self._observations.take(rows, axis=0),
+            actions=self._actions.take(rows, axis=0).astype(np.int64),
+            returns=self._returns.take(rows),
+            discounts=self._discounts.take(rows),
+            next_observations=self._observations.take(next_rows, axis=0),
             weights=weights.astype(np.float32),
-            next_masks=self._masks.read(found.next_rows),
-        )
-
-    def _gather(self, rows: npt.NDArray[np.int64]) -> Gathered:
-        if self._native is not None:
-            return self._native.gather(rows)
-        next_rows = self._next_rows.take(rows)
-        return Gathered(
-            self._observations.take(rows, axis=0),
-            self._observations.take(next_rows, axis=0),
-            self._actions.take(rows, axis=0).astype(np.int64),
-            self._returns.take(rows),
-            self._discounts.take(rows),
-            next_rows,
+            next_masks=self._masks.read(next_rows),
         )
 
     def update_priorities(self, rows: npt.NDArray[np.int64], priorities: npt.ArrayLike) -> None:
