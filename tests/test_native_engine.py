@@ -208,6 +208,18 @@ def test_parameters_that_are_not_finite_are_noticed_and_do_not_spread(tensor: st
 
 
 @NEEDS_NATIVE
+@pytest.mark.parametrize("name", ["revalued", "bdq"])
+def test_a_gradient_that_overflows_is_noticed_and_does_not_spread(name: str) -> None:
+    learner = learner_for(FAMILY[name], engine="native")
+    state = {name: tensor.clone() for name, tensor in learner.tensors().items()}
+    state["online.head.weight"] *= 1e30
+    learner.load_tensors(state, updates=0)
+    with pytest.raises(NonFiniteError, match="the gradients of update 1 are not finite"):
+        learner.update(batch_for(learner, seed=0))
+    learner.check_finite()
+
+
+@NEEDS_NATIVE
 def test_what_would_be_read_outside_of_memory_is_refused() -> None:
     learner = learner_for(FAMILY["revalued"], engine="native")
     before = {name: tensor.clone() for name, tensor in learner.tensors().items()}

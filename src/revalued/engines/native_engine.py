@@ -42,6 +42,9 @@ ROWS_AT_A_TIME = 256
 _WIDTH_UNIT = 16
 _FIGURES = ("loss", "td_loss", "mean_q", "td_error", "regulariser", "mean_target", "gradient_norm")
 
+_NOT_FINITE = {-1: "targets", -2: "TD errors", -3: "gradients"}
+"""What the library's answers mean."""
+
 
 class NativeEngine:
     """The update in C: all of it where utilities are averaged or added up, else all but the loss."""
@@ -157,7 +160,7 @@ class NativeEngine:
         if result > 0:
             raise IndexError(f"{result} sub-actions of the batch are none of the {loss.choices} choices")
         if result < 0:
-            raise non_finite("targets" if result == -1 else "TD errors", updates)
+            raise non_finite(_NOT_FINITE[result], updates)
         return Updated(priorities, Figures(self._names, torch.from_numpy(self._figures[self._logged])))
 
     def _in_halves(self, batch: Batch, updates: int) -> Updated:
@@ -177,4 +180,6 @@ class NativeEngine:
         priorities = finite_priorities(terms, updates)
         self._output_gradient.copy_(interpret_gradient(terms.gradient, state.shape, state.exists))
         functions.revalued_step(byref(self._update), byref(self._step))
+        if not np.isfinite(self._norms).all():
+            raise non_finite(_NOT_FINITE[-3], updates)
         return Updated(priorities, figures_of(terms, torch.from_numpy(self._norms)))

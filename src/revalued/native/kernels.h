@@ -1,7 +1,7 @@
 /* One gradient update of a stack of critics, in C.
 
-   It computes what `revalued.passes`, `revalued.algorithms.objective` and `TorchEngine.step` say with tensors;
-   read those first. What differs is the order: every thread carries a critic of its own (or, where there are more
+   It computes what `revalued.passes`, `revalued.algorithms.objective` and `TorchEngine` say with tensors; read
+   those first. What differs is the order: every thread carries a critic of its own (or, where there are more
    threads than critics, some rows of one) through a whole pass, a few rows at a time, so that element-wise work finds
    its numbers in the core's cache and threads meet twice in an update instead of a hundred times. Matrix products are
    left to the BLAS library that PyTorch brings along.

@@ -126,8 +126,8 @@ static void sum_up(const Update *u, const Loss *l, const Step *step)
 
 /* A whole update. Critics depend on each other through the target alone: once that is known, each goes forward, back
    and through Adam in one go, while its parameters and activations are in the cache. Returns how many actions are none
-   of the choices, −1 where a target is not finite (in both cases nothing has changed), −2 where a TD error is not,
-   else 0. */
+   of the choices, −1 where a target is not finite (in both cases nothing has changed), −2 where a TD error is not, −3
+   where a gradient is not, else 0. */
 int revalued_update(const Update *u, const Loss *l, const Step *step)
 {
     int wrong = count_wrong_actions(u, l), targets_finite = 1, errors_finite = 1, claimed_first = 0, claimed = 0;
@@ -162,7 +162,7 @@ int revalued_update(const Update *u, const Loss *l, const Step *step)
         }
     }
     sum_up(u, l, step);
-    return !targets_finite ? -1 : !errors_finite ? -2 : 0;
+    return !targets_finite ? -1 : !errors_finite ? -2 : !isfinite(l->figures[GRADIENT_NORM]) ? -3 : 0;
 }
 
 /* What the library was compiled from; setup.py defines it. */
