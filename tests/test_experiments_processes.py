@@ -81,7 +81,8 @@ from pathlib import Path
 sys.path.insert(0, {tests!r})
 from experiment_helpers import SCALE, TOY, planned
 from revalued.cli.experiment_runs import train_all
-sys.exit(train_all(TOY, SCALE, planned(), Path({out!r}), 2, quiet=False, command=["reproduce", "toy"]))
+from revalued.cli.where import Where
+sys.exit(train_all(TOY, SCALE, planned(), Path({out!r}), 2, quiet=False, command=["reproduce", "toy"], where=Where()))
 """
 
 
