@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -299,6 +300,18 @@ def test_outputs_follow_the_parameters_and_refuse_critics_that_there_are_not() -
     np.testing.assert_allclose(critics.outputs(observations, 0), before + 1, rtol=1e-5)
     with pytest.raises(IndexError, match="1 critics are asked for that are none of the 4"):
         critics.outputs(observations, np.array([0, 4]))
+
+
+@NEEDS_NATIVE
+def test_a_policy_can_be_asked_by_several_threads() -> None:
+    """C works without Python's lock, in memory that belongs to the policy."""
+    shape, rng = NetworkShape(5, 256, FactorisedActions((3, 3)), 2, "utilities"), np.random.default_rng(0)
+    policy = Policy(shape, initialise(shape, torch.Generator().manual_seed(0), CPU), None, "native")
+    batches = [rng.normal(size=(20, 5)).astype(np.float32) for _ in range(40)]
+    alone = [policy.utilities(batch) for batch in batches]
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(policy.utilities, batches * 5))
+    assert all(torch.equal(one, other) for one, other in zip(alone * 5, together, strict=True))
 
 
 def test_the_engine_of_a_name(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,7 +31,7 @@ class Policy:
     def utilities(self, observations: NDArray[np.float32]) -> Tensor:
         """Return utilities [K, B, N, A] for observations [B, D]; a categorical head's expected values."""
         if self._native is not None:
-            return self._meaning(torch.from_numpy(self._native_outputs(observations).copy()))
+            return self._meaning(torch.from_numpy(self._native_outputs(observations)))
         with torch.no_grad():
             output = predict(self.parameters, torch.tensor(observations, device=self.device), self.shape, self.exists)
         return output if self.support is None else expected_values(output, self.support)
@@ -65,7 +65,7 @@ class Policy:
         return self._best_legal(self._meaning(torch.from_numpy(raw)[None])[0], legal)
 
     def _native_outputs(self, observations: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return raw outputs [K, B, O], valid until the next call."""
+        """Return raw outputs [K, B, O]."""
         assert self._native is not None
         num_critics, batch = self.shape.critics, len(observations)
         if num_critics == 1:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from ctypes import byref
+from threading import Lock
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from revalued.native.layout import CriticsC, Memory, ParametersC, array_address
+from revalued.native.layout import CriticsC, Memory, ParametersC, address, array_address
 from revalued.native.library import load
 from revalued.networks import LAYER_NORM_EPSILON, NetworkShape, Parameters
 
@@ -20,7 +21,7 @@ class NativeCritics:
 
     def __init__(self, shape: NetworkShape, parameters: Parameters) -> None:
         self._library, self._parameters, self._shape = load(), parameters, shape
-        self._threads, self._capacity = 0, 0
+        self._threads, self._capacity, self._lock = 0, 0, Lock()
 
     def _reserve(self, rows: int) -> None:
         shape, memory = self._shape, Memory()
@@ -32,24 +33,23 @@ class NativeCritics:
             shape.hidden_size, shape.head_size, ROWS_AT_A_TIME, LAYER_NORM_EPSILON, ParametersC.of(self._parameters),
             *(memory.reserve(*size) for _ in range(3)),
         )  # fmt: skip
-        # the last column of the inputs carries the bias
-        self._inputs = np.ones((self._capacity, shape.observation_size + 1), np.float32)
-        self._observations = self._inputs[:, :-1]
+        # torch's memory is always aligned alike, and products round accordingly; the last column carries the bias
+        self._inputs = torch.ones(self._capacity, shape.observation_size + 1)
+        self._observations = self._inputs.numpy()[:, :-1]
         self._critic_of = np.zeros(self._capacity, np.int64)
-        self._out = np.zeros((self._capacity, shape.head_size), np.float32)
+        self._out = torch.zeros(self._capacity, shape.head_size)
         self._memory = memory
-        self._addresses = (
-            array_address(self._inputs, np.float32),
-            array_address(self._critic_of, np.int64),
-            array_address(self._out, np.float32),
-        )
+        self._addresses = (address(self._inputs), array_address(self._critic_of, np.int64), address(self._out))
 
     def outputs(self, observations: NDArray[np.float32], critics: NDArray[np.int64] | int) -> NDArray[np.float32]:
         """Return raw head outputs [R, O] of observations [R, D], each through the critic [R] named for it.
 
-        Neighbours that name the same critic go through it together, so it is best to have them sorted. The result is
-        valid until the next call.
+        Neighbours that name the same critic go through it together, so it is best to have them sorted.
         """
+        with self._lock:  # Python's own lock is open while C works in the memory of this object
+            return self._outputs(observations, critics)
+
+    def _outputs(self, observations: NDArray[np.float32], critics: NDArray[np.int64] | int) -> NDArray[np.float32]:
         rows = len(observations)
         if rows > self._capacity or torch.get_num_threads() != self._threads:
             self._reserve(rows)
@@ -59,4 +59,5 @@ class NativeCritics:
         wrong = self._library.functions.revalued_outputs(byref(self._critics), inputs, critic_of, rows, out)
         if wrong > 0:
             raise IndexError(f"{wrong} critics are asked for that are none of the {self._shape.critics}")
-        return self._out[:rows]
+        found: NDArray[np.float32] = self._out[:rows].numpy().copy()
+        return found
