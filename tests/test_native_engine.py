@@ -13,8 +13,20 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
-from learner_twin import CPU, FAMILY, NEEDS_NATIVE, assert_close, batch_for, group, learner_for, same_bits
+from learner_twin import (
+    CPU,
+    FAMILY,
+    FEW_OBSERVATIONS,
+    MANY_OBSERVATIONS,
+    NEEDS_NATIVE,
+    assert_close,
+    batch_for,
+    group,
+    learner_for,
+    same_bits,
+)
 from revalued.acting import Policy
 from revalued.actions import FactorisedActions
 from revalued.algorithms.presets import preset
@@ -287,6 +299,60 @@ def test_both_engines_choose_the_same_actions(name: str) -> None:
     for legal in (None, shape.actions.legal(masks)):
         mine, theirs = (policy.greedy_of_critics(observations, critics, legal) for policy in (native, plain))
         np.testing.assert_array_equal(mine, theirs)
+
+
+@NEEDS_NATIVE
+@pytest.mark.parametrize("observation_size", [FEW_OBSERVATIONS, MANY_OBSERVATIONS])
+@pytest.mark.parametrize("threads", [1, 2, 4])
+@pytest.mark.parametrize("critics", [1, 3, 4])
+def test_a_learners_policy_follows_every_change(critics: int, threads: int, observation_size: int) -> None:
+    """It acts with products that updates leave behind: they must never be those of other parameters."""
+    torch.set_num_threads(threads)
+    learner, other = (
+        learner_for(
+            replace(preset("revalued"), critics=critics),
+            engine="native",
+            learning_rate=0.05,
+            observation_size=observation_size,
+            seed=seed,
+        )
+        for seed in (0, 1)
+    )
+    assert (learner._engine.merged is not None) == (observation_size == FEW_OBSERVATIONS)  # type: ignore[attr-defined]
+    policy, plain = learner.policy(), Policy(learner.shape, learner.online, learner.support, "torch")
+    observations = batch_for(learner, 9).observations
+    seen: list[Tensor] = []
+
+    def assert_it_follows() -> None:
+        found = policy.utilities(observations)
+        torch.testing.assert_close(found, plain.utilities(observations), rtol=1e-4, atol=1e-5)
+        assert all((found - before).abs().max() > 1e-3 for before in seen)  # else there was nothing to follow
+        seen.append(found.clone())
+
+    assert_it_follows()
+    for seed in range(2):
+        learner.update(batch_for(learner, seed))
+        assert_it_follows()
+    learner.online["block1.weight"].mul_(-1)
+    assert_it_follows()
+    learner.load_tensors(other.tensors(), 0)
+    assert_it_follows()
+    for both in (learner, other):
+        both.update(batch_for(learner, 5))
+    assert learner.tensors().keys() == other.tensors().keys()
+    assert all(torch.equal(tensor, other.tensors()[name]) for name, tensor in learner.tensors().items())
+    assert_it_follows()
+    assert torch.equal(policy.utilities(observations), other.policy().utilities(observations))
+
+
+@NEEDS_NATIVE
+@pytest.mark.parametrize("name", ["target", "online"])
+def test_an_update_sees_what_others_have_written(name: str) -> None:
+    native, plain = pair(replace(preset("revalued"), critics=2))
+    for learner in (native, plain):
+        learner.update(batch_for(learner, 0))
+        getattr(learner, name)["norm.scale"].mul_(3)
+    assert_same_learning(native, plain, [batch_for(native, 1)])
 
 
 @NEEDS_NATIVE

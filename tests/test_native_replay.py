@@ -29,8 +29,10 @@ def test_trees_are_equal_to_the_bit_after_random_operations(size: int, fan_out: 
     for _ in range(20):
         indices = rng.integers(size, size=rng.integers(1, 40))
         values = rng.exponential(size=len(indices)) ** 4 * (rng.random(len(indices)) < 0.7)
+        start = int(rng.integers(size))
         for tree in (ours, numpys):
             tree.set(indices, values)
+            tree.set_range(start, values[: size - start])
         for mine, theirs in zip(ours._levels, numpys._levels, strict=True):
             assert mine.tobytes() == theirs.tobytes()
         assert ours.total == numpys.total

@@ -19,12 +19,17 @@ class Policy:
     """Per-dimension values of every choice, from whatever parameters it is given."""
 
     def __init__(
-        self, shape: NetworkShape, parameters: Parameters, support: Tensor | None, engine: EngineName = "auto"
+        self,
+        shape: NetworkShape,
+        parameters: Parameters,
+        support: Tensor | None,
+        engine: EngineName | NativeCritics = "auto",
     ) -> None:
         self.shape, self.parameters, self.support = shape, parameters, support
         self.device = parameters["input"].device
-        is_native = resolve_engine(engine, self.device) == "native"
-        self._native = NativeCritics(shape, parameters) if is_native else None
+        if not isinstance(engine, NativeCritics) and resolve_engine(engine, self.device) == "native":
+            engine = NativeCritics(shape, parameters)
+        self._native = engine if isinstance(engine, NativeCritics) else None
         self._is_plain = shape.head == "utilities" and not shape.actions.is_padded
         self.exists = torch.from_numpy(shape.actions.exists).to(self.device) if shape.actions.is_padded else None
 
@@ -116,9 +121,10 @@ def explore(
     critics = (draws[:num_lanes] * policy.shape.critics).astype(np.int64)
     explores = draws[num_lanes : num_lanes * (1 + width)].reshape(num_lanes, width) < epsilon_at(config, env_steps)
     legal = None if masks is None else space.legal(masks)
-    if not explores.any():
+    num_exploring = np.count_nonzero(explores)
+    if num_exploring == 0:
         return policy.greedy_of_critics(observations, critics, legal)
     random_actions = space.uniform(draws[num_lanes * (1 + width) :].reshape(num_lanes, num_dimensions), legal)
-    if explores.all():
+    if num_exploring == explores.size:
         return random_actions
     return np.where(explores, random_actions, policy.greedy_of_critics(observations, critics, legal))

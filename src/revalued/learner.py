@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from revalued.acting import Policy
 from revalued.config import AlgorithmConfig, EngineName, LearnerConfig
 from revalued.engines import LearnerState, NonFiniteError, make_engine
 from revalued.metrics import Figures
@@ -50,6 +51,10 @@ class Learner:
         priorities, figures = self._engine.update(batch, self.updates)
         self.updates += 1
         return priorities, figures
+
+    def policy(self) -> Policy:
+        """Return the online critics' policy, which follows every update."""
+        return Policy(self.shape, self.online, self.support, self._engine.critics() or "torch")
 
     def check_finite(self) -> None:
         """Raise if any parameter is not a finite number; called before a checkpoint is written."""

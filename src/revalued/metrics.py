@@ -10,17 +10,24 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+Values = Tensor | NDArray[np.float64]
+"""Float64; on the CPU NumPy's, which does little work faster, elsewhere a tensor's."""
+
 
 class Figures(Mapping[str, float]):
-    """Numbers of one update by name, together in a tensor that stays on its device until one is read."""
+    """Numbers of one update by name, together in an array, or in a tensor on another device until one is read."""
 
-    def __init__(self, names: Sequence[str], tensor: Tensor) -> None:
-        self.names, self.tensor = names, tensor
+    def __init__(self, names: Sequence[str], values: Values) -> None:
+        if isinstance(values, Tensor):
+            values = values.double()
+            if values.device.type == "cpu":
+                values = values.numpy()
+        self.names, self.numbers = names, values
 
     def __getitem__(self, name: str) -> float:
         if name not in self.names:
             raise KeyError(name)
-        return float(self.tensor[self.names.index(name)])
+        return float(self.numbers[self.names.index(name)])
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.names)
@@ -34,16 +41,15 @@ class MetricWindow:
 
     def __init__(self) -> None:
         self._names: list[str] = []
-        self._sums: Tensor | None = None
+        self._sums: Values | None = None
         self._count = 0
 
     def add(self, figures: Figures) -> None:
         """Take in the figures of one update."""
-        values = figures.tensor.double()
         if self._sums is None:
-            self._names, self._sums = list(figures.names), values.clone()
+            self._names, self._sums = list(figures.names), figures.numbers + 0
         else:
-            self._sums += values
+            self._sums += figures.numbers
         self._count += 1
 
     def flush(self) -> dict[str, float]:
@@ -62,7 +68,10 @@ class MetricWindow:
     def load_state(self, state: dict[str, Any], device: torch.device) -> None:
         """Go on from `state`."""
         self._names, self._count = list(state["names"]), int(state["count"])
-        self._sums = torch.tensor(state["sums"], dtype=torch.float64, device=device) if state["sums"] else None
+        self._sums = None
+        if state["sums"]:
+            sums = torch.tensor(state["sums"], dtype=torch.float64, device=device)
+            self._sums = sums.numpy() if device.type == "cpu" else sums
 
 
 class EpisodeLog:
@@ -76,7 +85,7 @@ class EpisodeLog:
     def add(self, rewards: NDArray[np.float64], ended: NDArray[np.bool_]) -> None:
         """Take in one step of all lanes."""
         self._running += rewards
-        if ended.any():
+        if True in ended.tolist():
             self._finished.extend(self._running[ended].tolist())
             self.total_episodes += int(ended.sum())
             self._running[ended] = 0.0

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from revalued.acting import Policy, epsilon_at, explore
+from revalued.acting import epsilon_at, explore
 from revalued.build import agent_shape, make_learner, make_replay, resolve_device
 from revalued.callbacks import Callbacks
 from revalued.checkpoint import Checkpoint, CheckpointWriter
@@ -53,7 +53,7 @@ class Trainer:
         device = resolve_device(config.execution.device)
         self.learner = make_learner(config, shape, device)
         self.replay = make_replay(config, shape)
-        self.policy = Policy(shape.network, self.learner.online, self.learner.support, config.execution.engine)
+        self.policy = self.learner.policy()
         self._explore_rng = stream_rng(config.seed, Stream.EXPLORATION)
         self._replay_rng = stream_rng(config.seed, Stream.REPLAY)
         self.env_steps = 0

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from revalued.acting import Policy, epsilon_at
+from revalued.acting import epsilon_at
 from revalued.build import agent_shape, make_learner, make_replay, resolve_device
 from revalued.callbacks import Callbacks
 from revalued.checkpoint import Checkpoint, CheckpointWriter
@@ -65,7 +65,7 @@ class ActorTrainer:
         self.pace = Pace.of(config)
         num_lanes = self.pace.num_actors * self.pace.lanes_per_actor
         self.replay = make_replay(config, shape)
-        self.policy = Policy(shape.network, self.learner.online, self.learner.support, config.execution.engine)
+        self.policy = self.learner.policy()
         self.plan = ActorPlan(
             task, shape.network, shape.support, config.exploration, config.seed, self.pace.lanes_per_actor,
             # actors have a CPU each, whatever the learner has, and perhaps on machines that lack the native engine

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from ctypes import byref
+from operator import attrgetter
 
 import numpy as np
 import torch
@@ -20,6 +21,7 @@ from revalued.engines.state import (
     non_finite,
 )
 from revalued.metrics import Figures
+from revalued.native.acting import NativeCritics
 from revalued.native.layout import (
     FoldingC,
     KeptC,
@@ -41,6 +43,9 @@ ROWS_AT_A_TIME = 256
 """Rows that go through a critic together: enough for fast products, few enough to stay in a core's cache."""
 _WIDTH_UNIT = 16
 _FIGURES = ("loss", "td_loss", "mean_q", "td_error", "regulariser", "mean_target", "gradient_norm")
+
+_writes_to = attrgetter("_version")
+"""PyTorch counts them."""
 
 _NOT_FINITE = {-1: "targets", -2: "TD errors", -3: "gradients"}
 """What the library's answers mean."""
@@ -70,6 +75,10 @@ class NativeEngine:
         self._logged = [i for i, name in enumerate(_FIGURES) if name != "regulariser" or state.algorithm.beta > 0]
         self._names = [_FIGURES[i] for i in self._logged]
         self._update, self._loss, self._step = self._lay_out(), self._lay_out_loss(), self._lay_out_step()
+        self.merged = self._update.online_folding.block1
+        self._merged_from = [state.online[name] for name in ("input", "block1.weight", "block1.bias")]
+        self._folded_from = [*state.online.values(), *state.target.values()]
+        self._fold()
 
     def _lay_out(self) -> UpdateC:
         state, reserve = self.state, self._memory.reserve
@@ -135,11 +144,27 @@ class NativeEngine:
             norms=array_address(self._norms, np.float32),
         )
 
+    def critics(self) -> NativeCritics:
+        """Return the online critics, which share this engine's foldings."""
+        return NativeCritics(self.state.shape, self.state.online, self)
+
+    def refresh(self) -> None:
+        """Multiply the first two layers again if others have written to them; after its own changes an update does."""
+        if list(map(_writes_to, self._merged_from)) != self._merged_after:
+            self._fold()
+
+    def _fold(self) -> None:
+        self._library.functions.revalued_fold(byref(self._update))
+        self._merged_after = list(map(_writes_to, self._merged_from))
+        self._folded_after = list(map(_writes_to, self._folded_from))
+
     def update(self, batch: Batch, updates: int) -> Updated:
         """Do one gradient step."""
         if len(batch.rows) != self.state.config.batch_size:
             raise ValueError(f"expected {self.state.config.batch_size} transitions, not {len(batch.rows)}")
         self._now[:], self._next[:] = batch.observations, batch.next_observations
+        if list(map(_writes_to, self._folded_from)) != self._folded_after:
+            self._fold()
         self._step.step_size = self.state.config.learning_rate / (1 - ADAM_BETAS[0] ** (updates + 1))
         self._step.correction2 = math.sqrt(1 - ADAM_BETAS[1] ** (updates + 1))
         return (self._whole if self._computes_loss else self._in_halves)(batch, updates)
@@ -161,7 +186,7 @@ class NativeEngine:
             raise IndexError(f"{result} sub-actions of the batch are none of the {loss.choices} choices")
         if result < 0:
             raise non_finite(_NOT_FINITE[result], updates)
-        return Updated(priorities, Figures(self._names, torch.from_numpy(self._figures[self._logged])))
+        return Updated(priorities, Figures(self._names, self._figures[self._logged]))
 
     def _in_halves(self, batch: Batch, updates: int) -> Updated:
         state, functions = self.state, self._library.functions

@@ -13,6 +13,7 @@ from torch import Tensor
 from revalued.algorithms.objective import LossTerms, TensorBatch
 from revalued.config import AlgorithmConfig, LearnerConfig
 from revalued.metrics import Figures
+from revalued.native.acting import NativeCritics
 from revalued.networks import NetworkShape, Parameters
 from revalued.passes import merging_pays
 from revalued.replay import Batch
@@ -81,6 +82,9 @@ class Engine(Protocol):
 
     def update(self, batch: Batch, updates: int) -> Updated:
         """Do one gradient step after so many others; raises `NonFiniteError` rather than learn from no numbers."""
+
+    def critics(self) -> NativeCritics | None:
+        """Return the online critics for choosing actions; None where PyTorch evaluates them."""
 
 
 def non_finite(what: str, updates: int) -> NonFiniteError:

@@ -58,6 +58,9 @@ class TorchEngine:
         priorities = finite_priorities(terms, updates)
         return Updated(priorities, figures_of(terms, self._step(updates)))
 
+    def critics(self) -> None:
+        """Return nothing: PyTorch evaluates the critics."""
+
     def _differentiate_plainly(self, batch: TensorBatch) -> LossTerms:
         """Compute the loss of the batch and leave its gradient in `_gradients`."""
         state = self.state

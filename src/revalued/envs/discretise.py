@@ -26,11 +26,11 @@ class Discretise(gymnasium.ActionWrapper[NDArray[np.float32], NDArray[np.int64],
         if not space.is_bounded():
             raise UserError(f"actions without bounds cannot be cut into bins: {space}")
         num_dimensions = space.shape[0]
-        self._rows = np.arange(num_dimensions)
-        self._table = np.linspace(space.low, space.high, bins, axis=1, dtype=space.dtype)  # [N, bins]
+        self._table = np.linspace(space.low, space.high, bins, axis=1, dtype=space.dtype).ravel()  # [N · bins]
+        self._offsets = np.arange(num_dimensions) * bins
         self.action_space = spaces.MultiDiscrete(np.full(num_dimensions, bins))
 
     def action(self, action: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the continuous action behind one choice per dimension."""
-        chosen: NDArray[np.float64] = self._table[self._rows, action]
+        chosen: NDArray[np.float64] = self._table.take(self._offsets + action)
         return chosen

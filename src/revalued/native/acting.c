@@ -8,19 +8,20 @@
 typedef struct {
     Sgemm *sgemm;
     int (*set_product_threads)(int); /* for products of the calling thread; returns what it was; may be missing */
-    int threads, critics, inputs, hidden, outputs, block; /* T, K, D, H, O; rows that fit into the memory below */
+    int max_threads, critics, inputs, hidden, outputs, block; /* T, K, D, H, O; rows that fit into the memory below */
     float epsilon;
     Parameters parameters;
+    const float *merged;                 /* [K, D, H]: the first two layers multiplied, or NULL */
     float *residual, *block1, *features; /* [T, block, H] */
 } Critics;
 
-/* out = relu(out + bias) + residual; the residual may be missing */
+/* out = relu(out + bias) + residual; both may be missing */
 VECTORISED static void activate(float *restrict out, const float *restrict bias, const float *restrict residual,
                                 int rows, int size)
 {
     for (int r = 0; r < rows; r++, out += size)
         for (int i = 0; i < size; i++) {
-            float x = out[i] + bias[i];
+            float x = bias ? out[i] + bias[i] : out[i];
             x = x < 0 ? 0 : x; /* what is not a number stays visible */
             out[i] = residual ? residual[(size_t)r * size + i] + x : x;
         }
@@ -51,8 +52,13 @@ static void outputs_of(const Critics *c, int critic, const float *x, int rows, f
     const Parameters *p = &c->parameters;
     float *residual = c->residual + own, *block1 = c->block1 + own, *features = c->features + own;
     product(c->sgemm, 'N', 'N', rows, H, D, x, D, p->input + k * D * H, H, 0, residual, H);
-    product(c->sgemm, 'N', 'N', rows, H, H, residual, H, p->block1_weight + k * H * H, H, 0, block1, H);
-    activate(block1, p->block1_bias + k * H, NULL, rows, H);
+    if (c->merged) { /* a fraction of the numbers to read; the bias is in it */
+        product(c->sgemm, 'N', 'N', rows, H, D, x, D, c->merged + k * D * H, H, 0, block1, H);
+        activate(block1, NULL, NULL, rows, H);
+    } else {
+        product(c->sgemm, 'N', 'N', rows, H, H, residual, H, p->block1_weight + k * H * H, H, 0, block1, H);
+        activate(block1, p->block1_bias + k * H, NULL, rows, H);
+    }
     product(c->sgemm, 'N', 'N', rows, H, H, block1, H, p->block2_weight + k * H * H, H, 0, features, H);
     activate(features, p->block2_bias + k * H, residual, rows, H);
     layer_norm(features, p->norm_scale + k * H, p->norm_shift + k * H, c->epsilon, rows, H, block1);
@@ -82,8 +88,9 @@ int revalued_outputs(const Critics *c, const float *observations, const int64_t 
         return wrong;
     for (int row = 0; row < rows; row = group_end(c, critics, row, rows))
         groups++;
+    int allowed = omp_get_max_threads() < c->max_threads ? omp_get_max_threads() : c->max_threads;
     int before = c->set_product_threads ? c->set_product_threads(1) : 0;
-#pragma omp parallel num_threads(groups < c->threads ? groups : c->threads) if (groups > 1)
+#pragma omp parallel num_threads(groups < allowed ? groups : allowed) if (groups > 1)
     {
         int slot = omp_get_thread_num(), mine, row = 0;
 #pragma omp atomic capture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ctypes import byref
 from threading import Lock
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -16,30 +17,41 @@ from revalued.networks import LAYER_NORM_EPSILON, NetworkShape, Parameters
 ROWS_AT_A_TIME = 64
 
 
+class Folds(Protocol):
+    """Whoever has to multiply the critics' first two layers anyway, and lets others use the product."""
+
+    merged: int | None
+    """Where the products [K, D+1, H] lie; None where they do not pay."""
+
+    def refresh(self) -> None:
+        """Multiply again if parameters have changed since."""
+
+
 class NativeCritics:
     """Critics whose parameters, on the CPU, are read anew in every call."""
 
-    def __init__(self, shape: NetworkShape, parameters: Parameters) -> None:
-        self._library, self._parameters, self._shape = load(), parameters, shape
-        self._threads, self._capacity, self._lock = 0, 0, Lock()
+    def __init__(self, shape: NetworkShape, parameters: Parameters, folds: Folds | None = None) -> None:
+        self._library, self._parameters, self._shape, self._folds = load(), parameters, shape, folds
+        self._capacity, self._lock = 0, Lock()
 
     def _reserve(self, rows: int) -> None:
         shape, memory = self._shape, Memory()
-        self._threads, self._capacity = torch.get_num_threads(), max(rows, ROWS_AT_A_TIME)
-        size = (self._threads, ROWS_AT_A_TIME, shape.hidden_size)
+        threads, self._capacity = torch.get_num_threads(), max(rows, ROWS_AT_A_TIME)
+        size = (threads, ROWS_AT_A_TIME, shape.hidden_size)
         library = self._library
         self._critics = CriticsC(
-            library.sgemm, library.set_product_threads, self._threads, shape.critics, shape.observation_size + 1,
+            library.sgemm, library.set_product_threads, threads, shape.critics, shape.observation_size + 1,
             shape.hidden_size, shape.head_size, ROWS_AT_A_TIME, LAYER_NORM_EPSILON, ParametersC.of(self._parameters),
-            *(memory.reserve(*size) for _ in range(3)),
+            None if self._folds is None else self._folds.merged, *(memory.reserve(*size) for _ in range(3)),
         )  # fmt: skip
         # torch's memory is always aligned alike, and products round accordingly; the last column carries the bias
         self._inputs = torch.ones(self._capacity, shape.observation_size + 1)
         self._observations = self._inputs.numpy()[:, :-1]
         self._critic_of = np.zeros(self._capacity, np.int64)
-        self._out = torch.zeros(self._capacity, shape.head_size)
+        out = torch.zeros(self._capacity, shape.head_size)
+        self._out = out.numpy()
         self._memory = memory
-        self._addresses = (address(self._inputs), array_address(self._critic_of, np.int64), address(self._out))
+        self._addresses = (address(self._inputs), array_address(self._critic_of, np.int64), address(out))
 
     def outputs(self, observations: NDArray[np.float32], critics: NDArray[np.int64] | int) -> NDArray[np.float32]:
         """Return raw head outputs [R, O] of observations [R, D], each through the critic [R] named for it.
@@ -51,13 +63,15 @@ class NativeCritics:
 
     def _outputs(self, observations: NDArray[np.float32], critics: NDArray[np.int64] | int) -> NDArray[np.float32]:
         rows = len(observations)
-        if rows > self._capacity or torch.get_num_threads() != self._threads:
+        if rows > self._capacity:
             self._reserve(rows)
         self._observations[:rows] = observations
         self._critic_of[:rows] = critics
+        if self._folds is not None:
+            self._folds.refresh()
         inputs, critic_of, out = self._addresses
         wrong = self._library.functions.revalued_outputs(byref(self._critics), inputs, critic_of, rows, out)
         if wrong > 0:
             raise IndexError(f"{wrong} critics are asked for that are none of the {self._shape.critics}")
-        found: NDArray[np.float32] = self._out[:rows].numpy().copy()
+        found: NDArray[np.float32] = self._out[:rows].copy()
         return found

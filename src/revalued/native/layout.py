@@ -107,10 +107,10 @@ class CriticsC(Structure):
     _fields_ = [
         ("sgemm", c_void_p),
         ("set_product_threads", c_void_p),
-        *((name, c_int) for name in ("threads", "critics", "inputs", "hidden", "outputs", "block")),
+        *((name, c_int) for name in ("max_threads", "critics", "inputs", "hidden", "outputs", "block")),
         ("epsilon", c_float),
         ("parameters", ParametersC),
-        *_pointers("residual", "block1", "features"),
+        *_pointers("merged", "residual", "block1", "features"),
     ]
 
 

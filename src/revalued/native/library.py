@@ -49,11 +49,12 @@ def _load() -> Library | str:
         return "this PyTorch brings no BLAS library along"
     if compiled_from != _digest():
         return "it was compiled from other sources than are installed: install revalued again"
-    for name in ("revalued_predict", "revalued_step", "revalued_tree_set"):
+    for name in ("revalued_fold", "revalued_predict", "revalued_step", "revalued_tree_set", "revalued_tree_set_range"):
         getattr(functions, name).restype = None
     pointer = ctypes.c_void_p  # plain integers would be cut to 32 bits
     functions.revalued_outputs.argtypes = [pointer, pointer, pointer, ctypes.c_int, pointer]
     functions.revalued_tree_set.argtypes = [pointer, pointer, pointer, ctypes.c_int]
+    functions.revalued_tree_set_range.argtypes = [pointer, ctypes.c_int64, pointer, ctypes.c_int]
     functions.revalued_tree_find.argtypes = [pointer, pointer, ctypes.c_int, pointer]
     for name in ("revalued_update", "revalued_outputs", "revalued_tree_find"):
         getattr(functions, name).restype = ctypes.c_int

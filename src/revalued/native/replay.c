@@ -14,6 +14,8 @@ typedef struct {
     double *running; /* [top_width + 1]: sums of the top's first nodes */
 } Tree;
 
+enum { USUAL_FAN_OUT = 16 };
+
 /* The largest number below a positive one; 0 stays 0. */
 static double just_below(double x)
 {
@@ -44,6 +46,14 @@ static double pairwise_sum(const double *x, int count)
     return sum;
 }
 
+/* Ask for the children of a node before they are needed: they are scattered all over a large replay. */
+static inline void prefetch_children(const Tree *t, int level, int64_t node)
+{
+    const int doubles_per_line = 8;
+    for (int i = 0; i < t->fan_out; i += doubles_per_line)
+        __builtin_prefetch(t->levels[level - 1] + node * t->fan_out + i);
+}
+
 void revalued_tree_set(const Tree *t, int64_t *indices, const double *values, int count)
 {
     for (int i = 0; i < count; i++)
@@ -55,27 +65,57 @@ void revalued_tree_set(const Tree *t, int64_t *indices, const double *values, in
         }
 }
 
-/* The first node of the top whose running sum exceeds u. */
+/* The same for neighbouring leaves. */
+void revalued_tree_set_range(const Tree *t, int64_t start, const double *values, int count)
+{
+    int64_t first = start, last = start + count - 1;
+    memcpy(t->levels[0] + start, values, count * sizeof(double));
+    for (int level = 1; level < t->num_levels; level++) {
+        first /= t->fan_out;
+        last /= t->fan_out;
+        for (int64_t node = first; node <= last; node++)
+            t->levels[level][node] = pairwise_sum(t->levels[level - 1] + node * t->fan_out, t->fan_out);
+    }
+}
+
+/* The first node of the top whose running sum exceeds u, which is less than the last. Written without branches: which
+   way to go cannot be foreseen. */
 static int64_t search(const Tree *t, double u)
 {
-    int64_t low = 0, high = t->top_width;
-    while (low < high) {
-        int64_t middle = (low + high) / 2;
-        if (t->running[middle + 1] > u)
-            high = middle;
-        else
-            low = middle + 1;
+    const double *from = t->running + 1;
+    for (int64_t count = t->top_width; count > 1; count -= count / 2)
+        from += from[count / 2 - 1] <= u ? count / 2 : 0;
+    return from - (t->running + 1);
+}
+
+/* From nodes to their children, for all queries; the number of children is known to the compiler where it matters. */
+static inline __attribute__((always_inline)) void descend(const Tree *t, int level, double *remaining, int count,
+                                                          int64_t *nodes, int fan_out)
+{
+    for (int q = 0; q < count; q++) {
+        const double *children = t->levels[level] + nodes[q] * fan_out;
+        double running[fan_out + 1], u = remaining[q];
+        running[0] = 0;
+        for (int i = 0; i < fan_out; i++)
+            running[i + 1] = running[i] + children[i];
+        u = u < just_below(running[fan_out]) ? u : just_below(running[fan_out]);
+        int chosen = 0;
+        for (int i = 1; i < fan_out; i++)
+            chosen += running[i] <= u;
+        remaining[q] = u - running[chosen];
+        nodes[q] = nodes[q] * fan_out + chosen;
+        if (level > 0)
+            prefetch_children(t, level, nodes[q]);
     }
-    return low;
 }
 
 /* Find the leaves at some prefix sums, which are used up; returns 0 where all leaves are 0. */
 int revalued_tree_find(const Tree *t, double *remaining, int count, int64_t *nodes)
 {
-    const double *top = t->levels[t->num_levels - 1];
+    int top = t->num_levels - 1;
     t->running[0] = 0;
     for (int64_t i = 0; i < t->top_width; i++)
-        t->running[i + 1] = t->running[i] + top[i];
+        t->running[i + 1] = t->running[i] + t->levels[top][i];
     double last = t->running[t->top_width];
     if (!(last > 0))
         return 0;
@@ -84,23 +124,14 @@ int revalued_tree_find(const Tree *t, double *remaining, int count, int64_t *nod
         u = u < just_below(last) ? u : just_below(last);
         nodes[q] = search(t, u);
         remaining[q] = u - t->running[nodes[q]];
+        if (top > 0)
+            prefetch_children(t, top, nodes[q]);
     }
     /* a level at a time, so that the processor can look up several nodes at once */
-    for (int level = t->num_levels - 2; level >= 0; level--)
-        for (int q = 0; q < count; q++) {
-            const double *children = t->levels[level] + nodes[q] * t->fan_out;
-            double before = 0, end = 0, whole = 0, u = remaining[q];
-            for (int i = 0; i < t->fan_out; i++)
-                whole += children[i];
-            u = u < just_below(whole) ? u : just_below(whole);
-            int chosen = 0;
-            for (; chosen < t->fan_out - 1; chosen++, before = end) {
-                end = before + children[chosen];
-                if (end > u)
-                    break;
-            }
-            remaining[q] = u - before;
-            nodes[q] = nodes[q] * t->fan_out + chosen;
-        }
+    for (int level = top - 1; level >= 0; level--)
+        if (t->fan_out == USUAL_FAN_OUT)
+            descend(t, level, remaining, count, nodes, USUAL_FAN_OUT);
+        else
+            descend(t, level, remaining, count, nodes, t->fan_out);
     return 1;
 }

@@ -37,6 +37,12 @@ class NativeTree:
             byref(self._tree), array_address(own, np.int64), array_address(values, np.float64), len(own)
         )
 
+    def set_range(self, start: int, values: NDArray[np.float64]) -> None:
+        """Write neighbouring leaves that exist, and all sums above them."""
+        self._functions.revalued_tree_set_range(
+            byref(self._tree), start, array_address(values, np.float64), len(values)
+        )
+
     def find(self, prefix_sums: NDArray[np.float64]) -> NDArray[np.int64] | None:
         """Return the leaves at these prefix sums; None where all leaves are 0."""
         remaining = prefix_sums.astype(np.float64)  # used up

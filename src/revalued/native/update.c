@@ -20,20 +20,31 @@ VECTORISED static void adam(float *restrict online, const float *restrict gradie
     }
 }
 
+/* Adam for this thread's part of a critic. The first block's weights are cut by columns, and come late: so they are
+   in the cache of the thread that is going to fold them. */
 static void step_critic(const Update *u, const Step *step, float factor, int critic, Place at)
 {
     int D = u->inputs, H = u->hidden, O = u->outputs;
     const int sizes[NUM_PARAMETERS] = {D * H, H * H, H, H * H, H, H, H, H * O, O};
-    for (int i = 0; i < NUM_PARAMETERS; i++) {
-        int from = cut(sizes[i], at.part, at.parts, ALIGNED_FLOATS);
-        int to = cut(sizes[i], at.part + 1, at.parts, ALIGNED_FLOATS);
-        size_t place = (size_t)critic * sizes[i] + from;
-        adam(u->online.all[i] + place, u->gradients.all[i] + place, u->first_moment.all[i] + place,
-             u->second_moment.all[i] + place, u->target.all[i] + place, to - from, factor, *step);
+    for (int i = NUM_PARAMETERS - 1; i >= 0; i--) {
+        int rows = at.parts > 1 && u->online.all[i] == u->online.block1_weight ? H : 1, columns = sizes[i] / rows;
+        int from = cut(columns, at.part, at.parts, ALIGNED_FLOATS);
+        int to = cut(columns, at.part + 1, at.parts, ALIGNED_FLOATS);
+        for (int row = 0; row < rows; row++) {
+            size_t place = (size_t)critic * sizes[i] + (size_t)row * columns + from;
+            adam(u->online.all[i] + place, u->gradients.all[i] + place, u->first_moment.all[i] + place,
+                 u->second_moment.all[i] + place, u->target.all[i] + place, to - from, factor, *step);
+        }
     }
 }
 
-/* Backward pass, clipping, Adam and the target's move for one critic. */
+static void fold(const Update *u, int critic, Place at)
+{
+    fold_critic(u, &u->online, &u->online_folding, critic, at);
+    fold_critic(u, &u->target, &u->target_folding, critic, at);
+}
+
+/* Backward pass, clipping, Adam and the target's move for one critic; then what the next passes need of it. */
 static void learn(const Update *u, const Step *step, int critic, int store, Place at)
 {
     u->slopes.squares[at.slot] = backward_critic(u, critic, store, at);
@@ -48,6 +59,10 @@ static void learn(const Update *u, const Step *step, int critic, int store, Plac
         step->norms[critic] = norm;
     if (isfinite(norm)) /* else the caller will refuse to go on, with parameters that are still numbers */
         step_critic(u, step, norm > step->clip ? step->clip / norm : 1, critic, at);
+    if (at.parts > 1) {
+#pragma omp barrier
+    }
+    fold(u, critic, at);
 }
 
 /* The critic that a thread turns to after another one (−1 at the beginning). Teams share them out beforehand, for their
@@ -63,25 +78,17 @@ static int next_critic(const Update *u, Place at, int before, int *claimed)
     return critic;
 }
 
-static void fold_and_predict_others(const Update *u, int critic, Place at)
+/* What depends on parameters alone. An update leaves it behind for the next one, and for choosing actions; it has to be
+   called where parameters come from elsewhere. */
+void revalued_fold(const Update *u)
 {
-    fold_critic(u, &u->target, &u->target_folding, critic, at);
-    if (u->online_next)
-        fold_critic(u, &u->online, &u->online_folding, critic, at);
-    if (at.parts > 1) {
-#pragma omp barrier
+    int claimed = 0;
+#pragma omp parallel num_threads(u->threads)
+    {
+        Place at = find_place(u->critics);
+        for (int k = -1; (k = next_critic(u, at, k, &claimed)) < u->critics;)
+            fold(u, k, at);
     }
-    predict_others(u, critic, at);
-}
-
-static void fold_and_predict_online(const Update *u, int critic, int store, Place at)
-{
-    if (!u->online_next)
-        fold_critic(u, &u->online, &u->online_folding, critic, at);
-    if (at.parts > 1) {
-#pragma omp barrier
-    }
-    predict_online(u, critic, store, at);
 }
 
 /* The first half of an update whose loss is computed elsewhere: all outputs, and what the second half needs. */
@@ -92,8 +99,8 @@ void revalued_predict(const Update *u)
     {
         Place at = find_place(u->critics);
         for (int k = -1; (k = next_critic(u, at, k, &claimed)) < u->critics;) {
-            fold_and_predict_others(u, k, at);
-            fold_and_predict_online(u, k, k, at);
+            predict_others(u, k, at);
+            predict_online(u, k, k, at);
         }
     }
 }
@@ -141,7 +148,7 @@ int revalued_update(const Update *u, const Loss *l, const Step *step)
         int from = cut(u->rows, at.slot, threads, 1), to = cut(u->rows, at.slot + 1, threads, 1);
         int own_from = cut(u->rows, at.part, at.parts, 1), own_to = cut(u->rows, at.part + 1, at.parts, 1);
         for (int k = -1; (k = next_critic(u, at, k, &claimed_first)) < u->critics;)
-            fold_and_predict_others(u, k, at);
+            predict_others(u, k, at);
 #pragma omp barrier
         if (!find_targets(u, l, from, to, at)) {
 #pragma omp atomic write
@@ -150,7 +157,7 @@ int revalued_update(const Update *u, const Loss *l, const Step *step)
 #pragma omp barrier
         if (targets_finite) {
             for (int k = -1; (k = next_critic(u, at, k, &claimed)) < u->critics;) {
-                fold_and_predict_online(u, k, at.team, at);
+                predict_online(u, k, at.team, at);
                 find_slopes(u, l, k, at.team, own_from, own_to, l->sums + (k * u->threads + at.part) * NUM_SUMS);
                 learn(u, step, k, at.team, at);
             }

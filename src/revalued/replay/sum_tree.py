@@ -94,6 +94,9 @@ class SumTree:
 
     def set_range(self, start: int, values: npt.NDArray[np.float64]) -> None:
         """Do what `set` does for the neighbouring leaves from `start` on, much faster; nothing is checked."""
+        if self._native is not None:
+            self._native.set_range(start, values)
+            return
         stop = start + len(values)
         self._leaves[start:stop] = values
         for children, parents in zip(self._blocks, self._levels[1:], strict=True):
