@@ -19,7 +19,6 @@ from learner_twin import (
     CPU,
     FAMILY,
     FEW_OBSERVATIONS,
-    MANY_OBSERVATIONS,
     NEEDS_NATIVE,
     assert_close,
     batch_for,
@@ -35,7 +34,7 @@ from revalued.engines import LearnerState, NativeEngine, NonFiniteError, TorchEn
 from revalued.errors import UserError
 from revalued.learner import Learner
 from revalued.native import choice, library, why_missing
-from revalued.native.acting import NativeCritics
+from revalued.native.acting import NativeCritics, merging_saves_reading
 from revalued.native.choice import resolve_engine
 from revalued.networks import NetworkShape, initialise, predict
 from revalued.ops.losses import huber
@@ -302,10 +301,15 @@ def test_both_engines_choose_the_same_actions(name: str) -> None:
 
 
 @NEEDS_NATIVE
-@pytest.mark.parametrize("observation_size", [FEW_OBSERVATIONS, MANY_OBSERVATIONS])
+@pytest.mark.parametrize(
+    ("observation_size", "batch_size", "who_merges"),
+    [(FEW_OBSERVATIONS, 16, "both"), (FEW_OBSERVATIONS, 4, "acting"), (20, 64, "engine"), (40, 16, "nobody")],
+)
 @pytest.mark.parametrize("threads", [1, 2, 4])
 @pytest.mark.parametrize("critics", [1, 3, 4])
-def test_a_learners_policy_follows_every_change(critics: int, threads: int, observation_size: int) -> None:
+def test_a_learners_policy_follows_every_change(
+    critics: int, threads: int, observation_size: int, batch_size: int, who_merges: str
+) -> None:
     """It acts with products that updates leave behind: they must never be those of other parameters."""
     torch.set_num_threads(threads)
     learner, other = (
@@ -314,11 +318,14 @@ def test_a_learners_policy_follows_every_change(critics: int, threads: int, obse
             engine="native",
             learning_rate=0.05,
             observation_size=observation_size,
+            batch_size=batch_size,
+            hidden_size=32,
             seed=seed,
         )
         for seed in (0, 1)
     )
-    assert (learner._engine.merged is not None) == (observation_size == FEW_OBSERVATIONS)  # type: ignore[attr-defined]
+    assert (learner._engine._merged is not None) == (who_merges in ("both", "engine"))  # type: ignore[attr-defined]
+    assert merging_saves_reading(learner.shape) == (who_merges in ("both", "acting"))
     policy, plain = learner.policy(), Policy(learner.shape, learner.online, learner.support, "torch")
     observations = batch_for(learner, 9).observations
     seen: list[Tensor] = []
@@ -343,6 +350,34 @@ def test_a_learners_policy_follows_every_change(critics: int, threads: int, obse
     assert all(torch.equal(tensor, other.tensors()[name]) for name, tensor in learner.tensors().items())
     assert_it_follows()
     assert torch.equal(policy.utilities(observations), other.policy().utilities(observations))
+
+
+@NEEDS_NATIVE
+@pytest.mark.parametrize("hidden_size", [40, 512, 600])
+@pytest.mark.parametrize("threads", [1, 2, 3, 4])
+@pytest.mark.parametrize("critics", [1, 2, 3])
+def test_a_learners_policy_and_that_of_its_checkpoint_agree_to_the_bit(
+    critics: int, threads: int, hidden_size: int
+) -> None:
+    torch.set_num_threads(threads)
+    learner = learner_for(replace(preset("revalued"), critics=critics), engine="native", hidden_size=hidden_size)
+    for seed in range(2):
+        learner.update(batch_for(learner, seed))
+    torch.set_num_threads(1)
+    copies = {name: tensor.clone() for name, tensor in learner.online.items()}
+    alone = Policy(learner.shape, copies, None, "native")
+    observations = batch_for(learner, 9).observations
+    assert torch.equal(learner.policy().utilities(observations), alone.utilities(observations))
+
+
+@NEEDS_NATIVE
+def test_a_policy_made_beside_the_learner_follows_its_updates() -> None:
+    learner = learner_for(FAMILY["revalued"], engine="native", hidden_size=40, learning_rate=0.05)
+    beside, observations = Policy(learner.shape, learner.online, None, "native"), batch_for(learner, 9).observations
+    before = beside.utilities(observations).clone()
+    learner.update(batch_for(learner, 0))
+    assert torch.equal(beside.utilities(observations), learner.policy().utilities(observations))
+    assert not torch.allclose(beside.utilities(observations), before)
 
 
 @NEEDS_NATIVE

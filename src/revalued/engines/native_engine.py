@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from ctypes import byref
-from operator import attrgetter
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.autograd.graph import increment_version
 
 from revalued.algorithms.objective import Predictions, loss_terms
 from revalued.engines.state import (
@@ -36,6 +36,7 @@ from revalued.native.layout import (
     array_address,
 )
 from revalued.native.library import load
+from revalued.native.merging import MergedLayers, writes_to
 from revalued.networks import LAYER_NORM_EPSILON, interpret, interpret_gradient, zeros
 from revalued.replay import Batch
 
@@ -43,9 +44,6 @@ ROWS_AT_A_TIME = 256
 """Rows that go through a critic together: enough for fast products, few enough to stay in a core's cache."""
 _WIDTH_UNIT = 16
 _FIGURES = ("loss", "td_loss", "mean_q", "td_error", "regulariser", "mean_target", "gradient_norm")
-
-_writes_to = attrgetter("_version")
-"""PyTorch counts them."""
 
 _NOT_FINITE = {-1: "targets", -2: "TD errors", -3: "gradients"}
 """What the library's answers mean."""
@@ -74,11 +72,13 @@ class NativeEngine:
         self._norms, self._figures = np.zeros(critics, np.float32), np.zeros(len(_FIGURES))
         self._logged = [i for i, name in enumerate(_FIGURES) if name != "regulariser" or state.algorithm.beta > 0]
         self._names = [_FIGURES[i] for i in self._logged]
+        self._merged, self._merged_target = (
+            MergedLayers(shape, parameters) if merges else None
+            for parameters, merges in ((state.online, state.merges_online), (state.target, state.merges_target))
+        )
         self._update, self._loss, self._step = self._lay_out(), self._lay_out_loss(), self._lay_out_step()
-        self.merged = self._update.online_folding.block1
-        self._merged_from = [state.online[name] for name in ("input", "block1.weight", "block1.bias")]
-        self._folded_from = [*state.online.values(), *state.target.values()]
-        self._fold()
+        self._folded = [*state.online.values(), *state.target.values()]
+        self._folded_after: list[int] | None = None
 
     def _lay_out(self) -> UpdateC:
         state, reserve = self.state, self._memory.reserve
@@ -87,8 +87,8 @@ class NativeEngine:
         width = -(-(outputs + 1) // _WIDTH_UNIT) * _WIDTH_UNIT
         block = min(ROWS_AT_A_TIME, rows)
 
-        def folding(merges: bool) -> FoldingC:
-            block1 = reserve(critics, inputs, hidden) if merges else None
+        def folding(merged: MergedLayers | None) -> FoldingC:
+            block1 = None if merged is None else merged.address
             return FoldingC(block1, reserve(critics, hidden, width), reserve(critics, outputs))
 
         kept = [reserve(self._places, rows, hidden) for _ in range(3)]
@@ -98,7 +98,7 @@ class NativeEngine:
             LAYER_NORM_EPSILON, shape.trunk_gradient_scale,
             ParametersC.of(state.online), ParametersC.of(state.target), ParametersC.of(self._gradients),
             ParametersC.of(state.first_moment), ParametersC.of(state.second_moment),
-            folding(state.merges_online), folding(state.merges_target),
+            folding(self._merged), folding(self._merged_target),
             KeptC(
                 *kept, features, reserve(self._places, rows), reserve(self._places, rows),
                 address(self._output), address(self._output_gradient),
@@ -145,26 +145,27 @@ class NativeEngine:
         )
 
     def critics(self) -> NativeCritics:
-        """Return the online critics, which share this engine's foldings."""
-        return NativeCritics(self.state.shape, self.state.online, self)
-
-    def refresh(self) -> None:
-        """Multiply the first two layers again if others have written to them; after its own changes an update does."""
-        if list(map(_writes_to, self._merged_from)) != self._merged_after:
-            self._fold()
+        """Return the online critics, which share what this engine has multiplied."""
+        return NativeCritics(self.state.shape, self.state.online, self._merged)
 
     def _fold(self) -> None:
-        self._library.functions.revalued_fold(byref(self._update))
-        self._merged_after = list(map(_writes_to, self._merged_from))
-        self._folded_after = list(map(_writes_to, self._folded_from))
+        """Fold the parameters' layers unless the last update has done so and nobody has written to them since."""
+        if list(map(writes_to, self._folded)) != self._folded_after:
+            self._library.functions.revalued_fold(byref(self._update))
+
+    def _count_writes(self) -> None:
+        """Let all others know that an update has written; what is folded here belongs to what it wrote."""
+        increment_version(self._folded)
+        self._folded_after = list(map(writes_to, self._folded))
+        if self._merged is not None:
+            self._merged.take_as_current()
 
     def update(self, batch: Batch, updates: int) -> Updated:
         """Do one gradient step."""
         if len(batch.rows) != self.state.config.batch_size:
             raise ValueError(f"expected {self.state.config.batch_size} transitions, not {len(batch.rows)}")
         self._now[:], self._next[:] = batch.observations, batch.next_observations
-        if list(map(_writes_to, self._folded_from)) != self._folded_after:
-            self._fold()
+        self._fold()
         self._step.step_size = self.state.config.learning_rate / (1 - ADAM_BETAS[0] ** (updates + 1))
         self._step.correction2 = math.sqrt(1 - ADAM_BETAS[1] ** (updates + 1))
         return (self._whole if self._computes_loss else self._in_halves)(batch, updates)
@@ -182,6 +183,7 @@ class NativeEngine:
         loss.legal = None if legal is None else array_address(legal, np.bool_)
         loss.priorities = array_address(priorities, np.float32)
         result = self._library.functions.revalued_update(byref(self._update), byref(loss), byref(self._step))
+        self._count_writes()
         if result > 0:
             raise IndexError(f"{result} sub-actions of the batch are none of the {loss.choices} choices")
         if result < 0:
@@ -205,6 +207,7 @@ class NativeEngine:
         priorities = finite_priorities(terms, updates)
         self._output_gradient.copy_(interpret_gradient(terms.gradient, state.shape, state.exists))
         functions.revalued_step(byref(self._update), byref(self._step))
+        self._count_writes()
         if not np.isfinite(self._norms).all():
             raise non_finite(_NOT_FINITE[-3], updates)
         return Updated(priorities, figures_of(terms, torch.from_numpy(self._norms)))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from ctypes import byref
 from threading import Lock
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -12,26 +11,27 @@ from numpy.typing import NDArray
 
 from revalued.native.layout import CriticsC, Memory, ParametersC, address, array_address
 from revalued.native.library import load
+from revalued.native.merging import MergedLayers
 from revalued.networks import LAYER_NORM_EPSILON, NetworkShape, Parameters
 
 ROWS_AT_A_TIME = 64
 
 
-class Folds(Protocol):
-    """Whoever has to multiply the critics' first two layers anyway, and lets others use the product."""
-
-    merged: int | None
-    """Where the products [K, D+1, H] lie; None where they do not pay."""
-
-    def refresh(self) -> None:
-        """Multiply again if parameters have changed since."""
+def merging_saves_reading(shape: NetworkShape) -> bool:
+    """Tell whether the product of the first two layers is so much smaller than the second that making it pays."""
+    return 4 * (shape.observation_size + 1) <= shape.hidden_size
 
 
 class NativeCritics:
-    """Critics whose parameters, on the CPU, are read anew in every call."""
+    """Critics whose parameters, on the CPU, are read anew in every call.
 
-    def __init__(self, shape: NetworkShape, parameters: Parameters, folds: Folds | None = None) -> None:
-        self._library, self._parameters, self._shape, self._folds = load(), parameters, shape, folds
+    Where there are few observations, the first two layers are multiplied beforehand. An engine that does so for its
+    updates hands over its product, equal to the bit to the one made here.
+    """
+
+    def __init__(self, shape: NetworkShape, parameters: Parameters, merged: MergedLayers | None = None) -> None:
+        self._library, self._parameters, self._shape = load(), parameters, shape
+        self._merged = (merged or MergedLayers(shape, parameters)) if merging_saves_reading(shape) else None
         self._capacity, self._lock = 0, Lock()
 
     def _reserve(self, rows: int) -> None:
@@ -42,7 +42,7 @@ class NativeCritics:
         self._critics = CriticsC(
             library.sgemm, library.set_product_threads, threads, shape.critics, shape.observation_size + 1,
             shape.hidden_size, shape.head_size, ROWS_AT_A_TIME, LAYER_NORM_EPSILON, ParametersC.of(self._parameters),
-            None if self._folds is None else self._folds.merged, *(memory.reserve(*size) for _ in range(3)),
+            None if self._merged is None else self._merged.address, *(memory.reserve(*size) for _ in range(3)),
         )  # fmt: skip
         # torch's memory is always aligned alike, and products round accordingly; the last column carries the bias
         self._inputs = torch.ones(self._capacity, shape.observation_size + 1)
@@ -67,8 +67,8 @@ class NativeCritics:
             self._reserve(rows)
         self._observations[:rows] = observations
         self._critic_of[:rows] = critics
-        if self._folds is not None:
-            self._folds.refresh()
+        if self._merged is not None:
+            self._merged.refresh()
         inputs, critic_of, out = self._addresses
         wrong = self._library.functions.revalued_outputs(byref(self._critics), inputs, critic_of, rows, out)
         if wrong > 0:

@@ -25,6 +25,7 @@
 
 #define NUM_PARAMETERS 9
 #define ALIGNED_FLOATS 16 /* threads share out columns in units of a cache line */
+#define MERGED_AT_ONCE 256 /* columns; however many threads share them, products of the same sizes round alike */
 
 /* BLAS, with FORTRAN's columns-first matrices */
 typedef void Sgemm(const char *, const char *, const int *, const int *, const int *, const float *, const float *,
@@ -141,6 +142,10 @@ static inline void product(Sgemm *sgemm, char left_form, char right_form, int ro
         sgemm(&right_form, &left_form, &columns, &rows, &inner, &one, right, &right_stride, left, &left_stride, &keep,
               out, &out_stride);
 }
+
+/* merging.c */
+void merge_layers(Sgemm *sgemm, const float *input, const float *weight, const float *bias, int inputs, int hidden,
+                  int from, int to, float *out);
 
 /* passes.c */
 void fold_critic(const Update *u, const Parameters *p, const Folding *f, int critic, Place at);

@@ -114,6 +114,17 @@ class CriticsC(Structure):
     ]
 
 
+class LayersC(Structure):
+    """`Layers`."""
+
+    _fields_ = [
+        ("sgemm", c_void_p),
+        ("set_product_threads", c_void_p),
+        *((name, c_int) for name in ("critics", "inputs", "hidden")),
+        *_pointers("input", "weight", "bias", "merged"),
+    ]
+
+
 class TreeC(Structure):
     """`Tree`."""
 

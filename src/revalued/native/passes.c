@@ -38,12 +38,9 @@ void fold_critic(const Update *u, const Parameters *p, const Folding *f, int cri
 {
     size_t k = critic, D = u->inputs, H = u->hidden, O = u->outputs, W = u->width;
     if (f->block1) {
-        int from = cut(H, at.part, at.parts, ALIGNED_FLOATS), to = cut(H, at.part + 1, at.parts, ALIGNED_FLOATS);
-        float *merged = f->block1 + k * D * H;
-        product(u->sgemm, 'N', 'N', D, to - from, H, p->input + k * D * H, H, p->block1_weight + k * H * H + from, H, 0,
-                merged + from, H);
-        for (int i = from; i < to; i++)
-            merged[(D - 1) * H + i] += p->block1_bias[k * H + i];
+        int from = cut(H, at.part, at.parts, MERGED_AT_ONCE), to = cut(H, at.part + 1, at.parts, MERGED_AT_ONCE);
+        merge_layers(u->sgemm, p->input + k * D * H, p->block1_weight + k * H * H, p->block1_bias + k * H, D, H, from,
+                     to, f->block1 + k * D * H);
     }
     int from = cut(O, at.part, at.parts, ALIGNED_FLOATS), to = cut(O, at.part + 1, at.parts, ALIGNED_FLOATS);
     fold_head(p->norm_scale + k * H, p->norm_shift + k * H, p->head_weight + k * H * O, p->head_bias + k * O, H, O, W,

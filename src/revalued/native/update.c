@@ -27,9 +27,9 @@ static void step_critic(const Update *u, const Step *step, float factor, int cri
     int D = u->inputs, H = u->hidden, O = u->outputs;
     const int sizes[NUM_PARAMETERS] = {D * H, H * H, H, H * H, H, H, H, H * O, O};
     for (int i = NUM_PARAMETERS - 1; i >= 0; i--) {
-        int rows = at.parts > 1 && u->online.all[i] == u->online.block1_weight ? H : 1, columns = sizes[i] / rows;
-        int from = cut(columns, at.part, at.parts, ALIGNED_FLOATS);
-        int to = cut(columns, at.part + 1, at.parts, ALIGNED_FLOATS);
+        int is_merged = at.parts > 1 && u->online.all[i] == u->online.block1_weight, rows = is_merged ? H : 1;
+        int columns = sizes[i] / rows, unit = is_merged ? MERGED_AT_ONCE : ALIGNED_FLOATS;
+        int from = cut(columns, at.part, at.parts, unit), to = cut(columns, at.part + 1, at.parts, unit);
         for (int row = 0; row < rows; row++) {
             size_t place = (size_t)critic * sizes[i] + (size_t)row * columns + from;
             adam(u->online.all[i] + place, u->gradients.all[i] + place, u->first_moment.all[i] + place,
