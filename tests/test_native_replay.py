@@ -33,6 +33,7 @@ def test_trees_are_equal_to_the_bit_after_random_operations(size: int, fan_out: 
         for tree in (ours, numpys):
             tree.set(indices, values)
             tree.set_range(start, values[: size - start])
+            tree.renew(indices[::-1], values + 1e-6)
         for mine, theirs in zip(ours._levels, numpys._levels, strict=True):
             assert mine.tobytes() == theirs.tobytes()
         assert ours.total == numpys.total
@@ -41,11 +42,37 @@ def test_trees_are_equal_to_the_bit_after_random_operations(size: int, fan_out: 
             ends = ours.leaves.cumsum()[rng.integers(size, size=10)]
             sums = np.concatenate([rng.random(50) * ours.total, ends, [-1.0, 0.0, ours.total, 2 * ours.total]])
             assert ours.find(sums).tolist() == numpys.find(sums).tolist()
+            places = np.concatenate([rng.random(50) * 7, np.arange(8), [-1.0, 9.0]])
+            assert ours.find(places, 7).tolist() == numpys.find(places, 7).tolist()
+            assert ours.find(places, 7).tolist() == ours.find(places * (ours.total / 7)).tolist()
 
 
 def test_a_wide_fan_is_left_to_numpy() -> None:
     """It would add up in another order."""
     assert SumTree(1000, fan_out=129, top_width=1)._native is None
+
+
+@pytest.mark.parametrize(
+    ("indices", "values"),
+    [([0, 10], [1, 1]), ([0, -1], [1, 1]), ([0, 1], [1, -1]), ([0, 1], [1, np.nan]), ([1, 0], [np.inf, 1])],
+)
+@pytest.mark.parametrize("name", ["set", "renew"])
+def test_what_is_wrong_is_refused_as_a_whole(name: str, indices: list[int], values: list[float]) -> None:
+    for tree in (SumTree(10), in_numpy(10)):
+        tree.set(np.arange(10), np.full(10, 2.0))
+        with pytest.raises(ValueError, match="must"):
+            getattr(tree, name)(np.array(indices), np.array(values, np.float64))
+        assert tree.leaves.tolist() == [2.0] * 10
+    with pytest.raises(ValueError, match="values for"):
+        SumTree(10).renew(np.arange(3), np.ones(2))
+
+
+def test_only_positive_leaves_are_renewed() -> None:
+    for tree in (SumTree(40, top_width=2), in_numpy(40, top_width=2)):
+        tree.set(np.arange(0, 40, 2), np.full(20, 2.0))
+        tree.renew(np.array([0, 1, 2, 39, 2]), np.array([5.0, 6.0, 7.0, 8.0, 9.0]))
+        assert tree.leaves.tolist() == [5.0, 0.0, 9.0, *[0.0, 2.0] * 18, 0.0]
+        assert tree.total == 5 + 9 + 2 * 18
 
 
 def test_nothing_is_found_among_zeros() -> None:

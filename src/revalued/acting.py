@@ -119,7 +119,7 @@ def explore(
     # one call for everything random: which critic, whether to explore, what then
     draws = rng.random(num_lanes * (1 + width + num_dimensions))
     critics = (draws[:num_lanes] * policy.shape.critics).astype(np.int64)
-    explores = draws[num_lanes : num_lanes * (1 + width)].reshape(num_lanes, width) < epsilon_at(config, env_steps)
+    explores = draws[num_lanes : num_lanes * (1 + width)] < epsilon_at(config, env_steps)
     legal = None if masks is None else space.legal(masks)
     num_exploring = np.count_nonzero(explores)
     if num_exploring == 0:
@@ -127,4 +127,6 @@ def explore(
     random_actions = space.uniform(draws[num_lanes * (1 + width) :].reshape(num_lanes, num_dimensions), legal)
     if num_exploring == explores.size:
         return random_actions
-    return np.where(explores, random_actions, policy.greedy_of_critics(observations, critics, legal))
+    return np.where(
+        explores.reshape(num_lanes, width), random_actions, policy.greedy_of_critics(observations, critics, legal)
+    )

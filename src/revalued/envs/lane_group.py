@@ -114,10 +114,11 @@ class LaneGroup:
         try:
             observation, reward, terminated, truncated, info = self._envs[row].step(action)
             copy_observation(self._next_observations[row], observation)
-            buffers.rewards[row] = reward
-            if not math.isfinite(buffers.rewards[row]):
+            buffers.rewards[row] = reward = float(reward)
+            if not math.isfinite(reward):
                 raise EnvFault(f"the reward is {reward}")
-            if not terminated:  # a terminal state has no actions, and few environments mask there with care
+            # a terminal state has no actions, and few environments mask there with care
+            if self._is_masked and not terminated:
                 self._store_mask(buffers.next_masks, row, info)
         except Exception as error:
             raise self._failure(row, step, error) from error

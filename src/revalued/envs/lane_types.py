@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,8 +43,7 @@ class LaneError(RuntimeError):
             self.add_note(traceback_text)
 
 
-@dataclass(frozen=True)
-class LaneStep:
+class LaneStep(NamedTuple):
     """What one step of all lanes brought; the arrays belong to the receiver."""
 
     rewards: NDArray[np.float64]

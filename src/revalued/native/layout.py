@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ctypes import Structure, c_float, c_int, c_int64, c_void_p
+from ctypes import Structure, addressof, c_char, c_float, c_int, c_int64, c_void_p
 
 import numpy as np
 import torch
@@ -132,6 +132,7 @@ class TreeC(Structure):
         ("levels", c_void_p),
         ("num_levels", c_int),
         ("fan_out", c_int),
+        ("size", c_int64),
         ("top_width", c_int64),
         ("running", c_void_p),
     ]
@@ -147,11 +148,10 @@ def address(tensor: Tensor | None) -> int | None:
 
 
 def array_address(array: NDArray[np.generic], dtype: type[np.generic]) -> int:
-    """Return where the array's numbers lie; refuses another order or kind than C expects."""
+    """Return where the array's numbers lie, to be read or written; refuses another order or kind than C expects."""
     if array.dtype != dtype or not array.flags.c_contiguous:
         raise TypeError(f"expected contiguous {dtype.__name__}, not {array.dtype}")
-    data: int = array.__array_interface__["data"][0]
-    return data
+    return addressof(c_char.from_buffer(array))  # type: ignore[arg-type]  # arrays are buffers
 
 
 class Memory:

@@ -10,7 +10,7 @@
 typedef struct {
     double **levels;
     int num_levels, fan_out;
-    int64_t top_width;
+    int64_t size, top_width; /* leaves, and nodes of the last level */
     double *running; /* [top_width + 1]: sums of the top's first nodes */
 } Tree;
 
@@ -54,15 +54,26 @@ static inline void prefetch_children(const Tree *t, int level, int64_t node)
         __builtin_prefetch(t->levels[level - 1] + node * t->fan_out + i);
 }
 
-void revalued_tree_set(const Tree *t, int64_t *indices, const double *values, int count)
+/* Write leaves, and all sums above them; where `only_positive`, leaves that are 0 stay so. Returns 0 where an index or a
+   value is none that a tree can have: then nothing has been written. */
+int revalued_tree_set(const Tree *t, const int64_t *indices, const double *values, int count, int only_positive)
 {
+    int64_t width = 1; /* leaves under a node */
     for (int i = 0; i < count; i++)
-        t->levels[0][indices[i]] = values[i];
-    for (int level = 1; level < t->num_levels; level++)
+        if (indices[i] < 0 || indices[i] >= t->size || !(values[i] >= 0 && values[i] < INFINITY))
+            return 0;
+    for (int i = 0; i < count; i++) {
+        double *leaf = t->levels[0] + indices[i];
+        *leaf = only_positive && *leaf == 0 ? 0 : values[i];
+    }
+    for (int level = 1; level < t->num_levels; level++) {
+        width *= t->fan_out;
         for (int i = 0; i < count; i++) {
-            indices[i] /= t->fan_out;
-            t->levels[level][indices[i]] = pairwise_sum(t->levels[level - 1] + indices[i] * t->fan_out, t->fan_out);
+            int64_t node = indices[i] / width;
+            t->levels[level][node] = pairwise_sum(t->levels[level - 1] + node * t->fan_out, t->fan_out);
         }
+    }
+    return 1;
 }
 
 /* The same for neighbouring leaves. */
@@ -109,8 +120,9 @@ static inline __attribute__((always_inline)) void descend(const Tree *t, int lev
     }
 }
 
-/* Find the leaves at some prefix sums, which are used up; returns 0 where all leaves are 0. */
-int revalued_tree_find(const Tree *t, double *remaining, int count, int64_t *nodes)
+/* Find the leaves at some prefix sums, which are used up; they count in units of the total over `parts`, or of 1 where
+   that is 0. Returns 0 where all leaves are 0. */
+int revalued_tree_find(const Tree *t, double *remaining, int count, int parts, int64_t *nodes)
 {
     int top = t->num_levels - 1;
     t->running[0] = 0;
@@ -119,8 +131,9 @@ int revalued_tree_find(const Tree *t, double *remaining, int count, int64_t *nod
     double last = t->running[t->top_width];
     if (!(last > 0))
         return 0;
+    double unit = parts > 0 ? last / parts : 1;
     for (int q = 0; q < count; q++) {
-        double u = remaining[q] > 0 ? remaining[q] : 0;
+        double u = remaining[q] > 0 ? remaining[q] * unit : 0;
         u = u < just_below(last) ? u : just_below(last);
         nodes[q] = search(t, u);
         remaining[q] = u - t->running[nodes[q]];

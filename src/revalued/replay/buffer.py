@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,11 @@ PRIORITY_FLOOR = 1e-6
 INITIAL_PRIORITY = 1.0
 
 Array = npt.NDArray[Any]
+
+
+@lru_cache(maxsize=1)
+def _numbers_below(stop: int) -> npt.NDArray[np.float64]:
+    return np.arange(stop, dtype=np.float64)
 
 
 class Replay:
@@ -236,8 +242,9 @@ class Replay:
             raise ValueError(f"batch_size must be at least 1, got {batch_size}")
         if self._num_live == 0:
             raise ValueError("the replay is empty: no transition is complete yet")
-        strata = np.arange(batch_size) + rng.random(batch_size)
-        rows = self._tree.find(strata * (self._tree.total / batch_size))
+        strata = rng.random(batch_size)
+        strata += _numbers_below(batch_size)
+        rows = self._tree.find(strata, batch_size)
         leaves = self._tree.get(rows)
         # ω = P^-exponent over its batch maximum, P = leaf / total: the total cancels.
         weights = (leaves.item(leaves.argmin()) / leaves) ** self._importance_exponent
@@ -269,12 +276,7 @@ class Replay:
             self._set_new_leaf()
         if smallest < PRIORITY_FLOOR:
             errors = np.maximum(errors, PRIORITY_FLOOR)
-        leaves: npt.NDArray[np.float64] = errors**self._priority_exponent
-        old_leaves = self._tree.get(rows)
-        if old_leaves.item(old_leaves.argmin()) == 0:
-            live = old_leaves > 0
-            rows, leaves = rows[live], leaves[live]
-        self._tree.set(rows, leaves)
+        self._tree.renew(rows, errors**self._priority_exponent)
 
     def state(self) -> dict[str, Array]:
         """Return all that a replay of the same settings needs to continue bit for bit, as plain arrays.

@@ -47,7 +47,7 @@ class SumTree:
         self._leaves = self._levels[0][:size]
         self._fan_out = fan_out
         is_native = why_missing() is None and fan_out <= LARGEST_FAN_OUT
-        self._native = NativeTree(self._levels, fan_out) if is_native else None
+        self._native = NativeTree(self._levels, fan_out, size) if is_native else None
 
     def __len__(self) -> int:
         return self._size
@@ -60,7 +60,7 @@ class SumTree:
     @property
     def total(self) -> float:
         """The sum of all leaves."""
-        return float(np.add.reduce(self._top))
+        return float(self._top.cumsum()[-1])
 
     @property
     def nbytes(self) -> int:
@@ -74,8 +74,24 @@ class SumTree:
     def set(self, indices: npt.NDArray[np.int64], values: npt.ArrayLike) -> None:
         """Write leaves; where an index occurs twice, its last value wins, as in any numpy assignment."""
         values = np.asarray(values, dtype=np.float64)
-        if indices.size == 0:
+        if indices.size == 0 or (self._native is not None and self._native.set(indices, values, only_positive=False)):
             return
+        self._check(indices, values)
+        self._leaves[indices] = values
+        for children, parents in zip(self._blocks, self._levels[1:], strict=True):
+            # Siblings lead to the same parent twice; summing twice is cheaper than finding the duplicates.
+            indices = indices // self._fan_out
+            parents[indices] = np.add.reduce(children.take(indices, axis=0), axis=-1)
+
+    def renew(self, indices: npt.NDArray[np.int64], values: npt.NDArray[np.float64]) -> None:
+        """Do what `set` does with positive values, but only to leaves that are positive now; the others stay 0."""
+        if indices.size == 0 or (self._native is not None and self._native.set(indices, values, only_positive=True)):
+            return
+        self._check(indices, values)
+        is_positive = self.get(indices) > 0
+        self.set(indices[is_positive], values[is_positive])
+
+    def _check(self, indices: npt.NDArray[np.int64], values: npt.NDArray[np.float64]) -> None:
         smallest, largest = smallest_and_largest(indices)
         if smallest < 0 or largest >= self._size:
             raise ValueError(f"leaf indices must lie in [0, {self._size}), got {smallest} to {largest}")
@@ -83,18 +99,10 @@ class SumTree:
         # Written so that NaN, for which every comparison is false, is refused as well.
         if not (lowest >= 0 and highest < math.inf):
             raise ValueError(f"leaf values must be finite and not negative, got {lowest} to {highest}")
-        if self._native is not None:
-            self._native.set(indices, values)
-            return
-        self._leaves[indices] = values
-        for children, parents in zip(self._blocks, self._levels[1:], strict=True):
-            # Siblings lead to the same parent twice; summing twice is cheaper than finding the duplicates.
-            indices = indices // self._fan_out
-            parents[indices] = np.add.reduce(children.take(indices, axis=0), axis=-1)
 
     def set_range(self, start: int, values: npt.NDArray[np.float64]) -> None:
         """Do what `set` does for the neighbouring leaves from `start` on, much faster; nothing is checked."""
-        if self._native is not None:
+        if self._native is not None and len(values) > 0:
             self._native.set_range(start, values)
             return
         stop = start + len(values)
@@ -103,19 +111,21 @@ class SumTree:
             start, stop = start // self._fan_out, -(-stop // self._fan_out)
             parents[start:stop] = np.add.reduce(children[start:stop], axis=1)
 
-    def find(self, prefix_sums: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+    def find(self, prefix_sums: npt.NDArray[np.float64], parts: int = 0) -> npt.NDArray[np.int64]:
         """Return for each u the leaf i with sum(leaves[:i]) <= u < sum(leaves[:i+1]); its value is never 0.
 
-        A u outside [0, total) counts as the nearest one inside.
+        A u outside [0, total) counts as the nearest one inside. With `parts`, u counts in units of total / parts.
         """
         if self._native is not None:
-            found = self._native.find(prefix_sums)
+            found = self._native.find(prefix_sums, parts)
             if found is None:
                 raise ValueError(_ALL_ZERO)
             return found
         cumulative = self._top.cumsum()
         if not cumulative[-1] > 0:
             raise ValueError(_ALL_ZERO)
+        if parts > 0:
+            prefix_sums = prefix_sums * (cumulative[-1] / parts)
         # `remaining` is what is left of u inside the chosen node. A node's value and the running sum of its children
         # may differ by a rounding error, so that u lies beyond them all. Held just below the last running sum, it falls
         # to the last child that added anything; and a child whose running sum exceeds its neighbour's is never 0.
