@@ -119,6 +119,7 @@ def test_the_native_engine_does_the_same_products(size: Size, beta: float) -> No
         total += rows[0] * columns[0] * inner[0]
         product(left, right, rows, columns, inner, *rest)
 
+    learner.update(random_batch(size, np.random.default_rng(0)))  # the first one folds, for nobody did before it
     update.threads = 1
     counting = signature(counted)
     update.sgemm = cast(counting, c_void_p)

@@ -117,8 +117,7 @@ class LaneGroup:
             buffers.rewards[row] = reward = float(reward)
             if not math.isfinite(reward):
                 raise EnvFault(f"the reward is {reward}")
-            # a terminal state has no actions, and few environments mask there with care
-            if self._is_masked and not terminated:
+            if not terminated:  # a terminal state has no actions, and few environments mask there with care
                 self._store_mask(buffers.next_masks, row, info)
         except Exception as error:
             raise self._failure(row, step, error) from error
