@@ -42,7 +42,7 @@ def _add(report: Report, what: str, value: float, unit: str) -> None:
 
 
 def _profile(report: Report, quick: bool) -> None:
-    updates, num_rounds = (200, 1) if quick else (2000, 3)
+    updates, num_rounds = (200, 1) if quick else (4000, 3)
     fine, coarse = [], []
     for _ in range(num_rounds):
         coarse.append(_shares(profile(updates, coarse=True)))

@@ -232,7 +232,8 @@ class Replay:
         head = heads[0] % self._positions
         first, last = head - self._n_step + 1, head + 1
         if heads.count(heads[0]) == size and first >= 0 and last < self._positions:
-            return tuple(slice(position * size, (position + 1) * size) for position in (first, head, last))
+            complete = slice(first * size, (first + 1) * size)
+            return complete, slice(head * size, last * size), slice(last * size, (last + 1) * size)
         slots = (self._heads + 1 - self._n_step, self._heads, self._heads + 1)
         return tuple(self._rows(slot, self._all_lanes) for slot in slots)
 
