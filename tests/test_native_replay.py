@@ -67,6 +67,16 @@ def test_what_is_wrong_is_refused_as_a_whole(name: str, indices: list[int], valu
         SumTree(10).renew(np.arange(3), np.ones(2))
 
 
+def test_arrays_may_be_write_protected() -> None:
+    rows, leaves = np.arange(3), np.ones(3)
+    rows.flags.writeable = leaves.flags.writeable = False
+    tree = SumTree(10)
+    tree.set(rows, leaves)
+    tree.renew(rows, leaves)
+    tree.set_range(5, leaves)
+    assert tree.leaves.tolist() == [1.0, 1.0, 1.0, 0.0, 0.0, 1.0, 1.0, 1.0, 0.0, 0.0]
+
+
 def test_only_positive_leaves_are_renewed() -> None:
     for tree in (SumTree(40, top_width=2), in_numpy(40, top_width=2)):
         tree.set(np.arange(0, 40, 2), np.full(20, 2.0))
@@ -96,7 +106,7 @@ def filled() -> Replay:
 
 def test_batches_are_equal_to_the_bit() -> None:
     ours, numpys = filled(), filled()
-    numpys._tree._native = None
+    numpys._priorities._tree._native = None
     one, other = np.random.default_rng(1), np.random.default_rng(1)
     for _ in range(10):
         mine, theirs = ours.sample(32, one), numpys.sample(32, other)

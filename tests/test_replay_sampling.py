@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from revalued.replay import Replay
-from revalued.replay.buffer import PRIORITY_FLOOR
+from revalued.replay.priorities import PRIORITY_FLOOR
 
 
 def one_lane(num_steps: int, *, capacity: int = 32, **settings: Any) -> Replay:

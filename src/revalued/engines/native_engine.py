@@ -148,7 +148,7 @@ class NativeEngine:
         """Return the online critics, which share what this engine has multiplied."""
         return NativeCritics(self.state.shape, self.state.online, self._merged)
 
-    def _fold(self) -> None:
+    def _fold_if_changed(self) -> None:
         """Fold the parameters' layers unless the last update has done so and nobody has written to them since."""
         if list(map(writes_to, self._folded)) != self._folded_after:
             self._library.functions.revalued_fold(byref(self._update))
@@ -165,7 +165,7 @@ class NativeEngine:
         if len(batch.rows) != self.state.config.batch_size:
             raise ValueError(f"expected {self.state.config.batch_size} transitions, not {len(batch.rows)}")
         self._now[:], self._next[:] = batch.observations, batch.next_observations
-        self._fold()
+        self._fold_if_changed()
         self._step.step_size = self.state.config.learning_rate / (1 - ADAM_BETAS[0] ** (updates + 1))
         self._step.correction2 = math.sqrt(1 - ADAM_BETAS[1] ** (updates + 1))
         return (self._whole if self._computes_loss else self._in_halves)(batch, updates)

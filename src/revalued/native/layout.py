@@ -148,10 +148,12 @@ def address(tensor: Tensor | None) -> int | None:
 
 
 def array_address(array: NDArray[np.generic], dtype: type[np.generic]) -> int:
-    """Return where the array's numbers lie, to be read or written; refuses another order or kind than C expects."""
+    """Return where the array's numbers lie; refuses another order or kind than C expects."""
     if array.dtype != dtype or not array.flags.c_contiguous:
         raise TypeError(f"expected contiguous {dtype.__name__}, not {array.dtype}")
-    return addressof(c_char.from_buffer(array))  # type: ignore[arg-type]  # arrays are buffers
+    if not array.flags.writeable:
+        return int(array.ctypes.data)
+    return addressof(c_char.from_buffer(array))  # type: ignore[arg-type]  # the same, several times as fast
 
 
 class Memory:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -14,21 +13,11 @@ from revalued.replay.checks import check_fit, checked, checked_lanes, smallest_a
 from revalued.replay.masks import MaskStore
 from revalued.replay.memory import zeros_together
 from revalued.replay.n_step import NStepWindow
-from revalued.replay.sum_tree import SumTree
+from revalued.replay.priorities import Priorities
 
 __all__ = ["Batch", "Replay"]
 
-# A transition whose error is exactly 0 would have probability 0 and never be seen again, however wrong it is later.
-PRIORITY_FLOOR = 1e-6
-# New transitions enter at the largest priority seen; this stands in for it until there is a larger one.
-INITIAL_PRIORITY = 1.0
-
 Array = npt.NDArray[Any]
-
-
-@lru_cache(maxsize=1)
-def _numbers_below(stop: int) -> npt.NDArray[np.float64]:
-    return np.arange(stop, dtype=np.float64)
 
 
 class Replay:
@@ -77,9 +66,7 @@ class Replay:
         self._num_lanes, self._max_choices = num_lanes, max_choices
         self._discount, self._prioritised = float(discount), prioritised
         # Uniform replay is the prioritised one with exponent 0: all leaves and all weights are 1.
-        self._priority_exponent = float(priority_exponent) if prioritised else 0.0
-        self._importance_exponent = float(importance_exponent)
-
+        exponent = priority_exponent if prioritised else 0.0
         num_rows = self._positions * num_lanes
         action_type = np.uint8 if max_choices <= 2**8 else np.uint16 if max_choices <= 2**16 else np.int32
         # Zeros rather than `np.empty`: pages never touched cost nothing, and a saved state holds no stray memory.
@@ -91,25 +78,22 @@ class Replay:
             ((num_rows,), np.int32 if num_rows < 2**31 else np.int64),
         )
         self._masks = MaskStore(num_rows, mask_size)
-        self._tree = SumTree(num_rows)
-        self._num_live = 0
-        self._max_priority = np.array(INITIAL_PRIORITY)
+        self._priorities = Priorities(num_rows, priority_exponent=exponent, importance_exponent=importance_exponent)
         self._heads = np.full(num_lanes, -1, np.int64)
         self._window = NStepWindow(n_step=n_step, discount=self._discount, num_lanes=num_lanes)
         self._n_step, self._all_lanes = n_step, np.arange(num_lanes)
         # The leaves of all lanes from the steps just complete up to the newest observations; the steps between wait.
         self._newest_leaves = np.zeros((n_step + 1) * num_lanes)
-        self._set_new_leaf()
 
     def __len__(self) -> int:
         """How many transitions can be sampled now."""
-        return self._num_live
+        return self._priorities.num_live
 
     @property
     def nbytes(self) -> int:
         """Memory held once every row has been written, in bytes."""
         arrays = {**self._row_arrays(), **self._small_arrays()}
-        return sum(array.nbytes for array in arrays.values()) + self._tree.nbytes - self._tree.leaves.nbytes
+        return sum(array.nbytes for array in arrays.values()) + self._priorities.nbytes - self._priorities.leaves.nbytes
 
     def begin(
         self,
@@ -130,7 +114,7 @@ class Replay:
         self._observations[rows] = observations
         self._masks.write(rows, masks)
         self._window.clear(lane)
-        self._set_leaves(rows, np.zeros(len(rows)))
+        self._priorities.set(rows, np.zeros(len(rows)))
 
     def append(
         self,
@@ -196,8 +180,8 @@ class Replay:
         self._next_rows[rows] = np.where(terminated[complete.columns], rows, next_rows[complete.columns])
         # What was overwritten leaves the tree in the same moment, so no sample can mix old and new.
         leaves = np.zeros(len(written_rows) + len(rows))
-        leaves[len(written_rows) :] = self._newest_leaves[0]
-        self._set_leaves(np.concatenate([written_rows, rows]), leaves)
+        leaves[len(written_rows) :] = self._priorities.new_leaf
+        self._priorities.set(np.concatenate([written_rows, rows]), leaves)
 
     def _append_in_mid_episode(
         self, actions: Array, rewards: Array, next_observations: Array, next_masks: npt.NDArray[np.bool_] | None
@@ -213,14 +197,13 @@ class Replay:
         self._heads += 1
         self._returns[complete] = self._window.push_to_all(rewards)
         self._discounts[complete] = self._window.full_discount
+        self._newest_leaves[: self._num_lanes] = self._priorities.new_leaf
         if isinstance(following, slice):
             self._next_rows[complete] = self._all_lanes + following.start
-            # Steps between the two wait for their rewards: of all these leaves only the last can have been positive.
-            self._num_live += self._num_lanes - int(np.count_nonzero(self._tree.leaves[following]))
-            self._tree.set_range(complete.start, self._newest_leaves)
+            self._priorities.set_range(complete.start, self._newest_leaves)
         else:
             self._next_rows[complete] = following
-            self._set_leaves(np.concatenate([complete, following]), self._newest_leaves[: 2 * self._num_lanes])
+            self._priorities.set(np.concatenate([complete, following]), self._newest_leaves[: 2 * self._num_lanes])
 
     def _rows_in_mid_episode(self) -> tuple[Any, ...]:
         """Return the rows of the transitions that the next step completes, of the newest observations, and of the next.
@@ -239,16 +222,7 @@ class Replay:
 
     def sample(self, batch_size: int, rng: np.random.Generator) -> Batch:
         """Draw transitions in proportion to priority^exponent, one from each of `batch_size` equal parts of the sum."""
-        if batch_size < 1:
-            raise ValueError(f"batch_size must be at least 1, got {batch_size}")
-        if self._num_live == 0:
-            raise ValueError("the replay is empty: no transition is complete yet")
-        strata = rng.random(batch_size)
-        strata += _numbers_below(batch_size)
-        rows = self._tree.find(strata, batch_size)
-        leaves = self._tree.get(rows)
-        # ω = P^-exponent over its batch maximum, P = leaf / total: the total cancels.
-        weights = (leaves.item(leaves.argmin()) / leaves) ** self._importance_exponent
+        rows, weights = self._priorities.draw(batch_size, rng)
         next_rows = self._next_rows.take(rows)
         return Batch(
             rows=rows,
@@ -257,27 +231,14 @@ class Replay:
             returns=self._returns.take(rows),
             discounts=self._discounts.take(rows),
             next_observations=self._observations.take(next_rows, axis=0),
-            weights=weights.astype(np.float32),
+            weights=weights,
             next_masks=self._masks.read(next_rows),
         )
 
     def update_priorities(self, rows: npt.NDArray[np.int64], priorities: npt.ArrayLike) -> None:
         """Set new priorities (absolute errors) of sampled rows; rows overwritten since then stay out of the tree."""
-        if not self._prioritised:
-            return
-        errors: npt.NDArray[np.float64] = checked("priorities", priorities, rows.shape).astype(np.float64)
-        if errors.size == 0:
-            return
-        smallest, largest = smallest_and_largest(errors)
-        # Written so that NaN, for which every comparison is false, is refused as well.
-        if not (smallest >= 0 and largest < np.inf):
-            raise ValueError("priorities must be finite and not negative")
-        if largest > self._max_priority.item():
-            self._max_priority[...] = largest
-            self._set_new_leaf()
-        if smallest < PRIORITY_FLOOR:
-            errors = np.maximum(errors, PRIORITY_FLOOR)
-        self._tree.renew(rows, errors**self._priority_exponent)
+        if self._prioritised:
+            self._priorities.update(rows, priorities)
 
     def state(self) -> dict[str, Array]:
         """Return all that a replay of the same settings needs to continue bit for bit, as plain arrays.
@@ -301,17 +262,13 @@ class Replay:
         for name, array in self._row_arrays().items():
             check_fit(name, state[name], (num_rows, *array.shape[1:]), array.dtype)
 
-        leaves = np.zeros(len(self._tree))
-        leaves[:num_rows] = state["leaves"]
-        self._tree.set(np.arange(len(leaves)), leaves)
-        self._num_live = int(np.count_nonzero(leaves))
+        self._priorities.load(state["leaves"], state["max_priority"])
         for name, array in self._row_arrays().items():
             if name != "leaves":
                 array[num_rows : self._num_rows_written(self._heads)] = 0  # a fresh replay stays untouched there
                 array[:num_rows] = state[name]
         for name, array in self._small_arrays().items():
             array[...] = state[name]
-        self._set_new_leaf()
 
     def _row_arrays(self) -> dict[str, Array]:
         """Return the arrays whose first axis is the row."""
@@ -321,7 +278,7 @@ class Replay:
             "returns": self._returns,
             "discounts": self._discounts,
             "next_rows": self._next_rows,
-            "leaves": self._tree.leaves,
+            "leaves": self._priorities.leaves,
             "masks": self._masks.packed,
         }
 
@@ -331,7 +288,7 @@ class Replay:
             "heads": self._heads,
             "num_pending": self._window.num_pending,
             "pending_returns": self._window.returns,
-            "max_priority": self._max_priority,
+            "max_priority": self._priorities.largest,
         }
 
     def _settings(self) -> dict[str, Array]:
@@ -341,7 +298,7 @@ class Replay:
             "max_choices": np.array(self._max_choices),
             "mask_size": np.array(self._masks.size),
             "discount": np.array(self._discount),
-            "priority_exponent": np.array(self._priority_exponent),
+            "priority_exponent": np.array(self._priorities.exponent),
         }
 
     def _num_rows_written(self, heads: Array) -> int:
@@ -350,12 +307,3 @@ class Replay:
 
     def _rows(self, slots: npt.NDArray[np.int64], lane: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         return slots % self._positions * self._num_lanes + lane
-
-    def _set_new_leaf(self) -> None:
-        """Let new transitions enter at the largest priority seen; it is never 0."""
-        self._newest_leaves[: self._num_lanes] = self._max_priority**self._priority_exponent
-
-    def _set_leaves(self, rows: npt.NDArray[np.int64], leaves: npt.NDArray[np.float64]) -> None:
-        """Write distinct rows of the tree and keep count of the positive ones."""
-        self._num_live += int(np.count_nonzero(leaves)) - int(np.count_nonzero(self._tree.get(rows)))
-        self._tree.set(rows, leaves)
