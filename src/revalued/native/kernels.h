@@ -25,7 +25,7 @@
 
 #define NUM_PARAMETERS 9
 #define ALIGNED_FLOATS 16 /* threads share out columns in units of a cache line */
-#define MERGED_AT_ONCE 256 /* columns; however many threads share them, products of the same sizes round alike */
+#define MERGED_AT_ONCE 32 /* columns: however many threads share them, products of the same sizes round alike */
 
 /* BLAS, with FORTRAN's columns-first matrices */
 typedef void Sgemm(const char *, const char *, const int *, const int *, const int *, const float *, const float *,
@@ -143,12 +143,10 @@ static inline void product(Sgemm *sgemm, char left_form, char right_form, int ro
               out, &out_stride);
 }
 
-/* merging.c */
-void merge_layers(Sgemm *sgemm, const float *input, const float *weight, const float *bias, int inputs, int hidden,
-                  int from, int to, float *out);
+/* folding.c */
+void fold_critic(const Update *u, const Parameters *p, const Folding *f, int critic, Place at);
 
 /* passes.c */
-void fold_critic(const Update *u, const Parameters *p, const Folding *f, int critic, Place at);
 void predict_others(const Update *u, int critic, Place at);
 void predict_online(const Update *u, int critic, int store, Place at);
 double backward_critic(const Update *u, int critic, int store, Place at);

@@ -1,0 +1,77 @@
+/* What depends on a critic's parameters alone: layers multiplied together; `revalued.passes` explains the algebra. */
+
+#include "kernels.h"
+
+typedef struct {
+    Sgemm *sgemm;
+    int (*set_product_threads)(int);    /* see `Critics` in acting.c */
+    int critics, inputs, hidden;        /* K, D, H */
+    const float *input, *weight, *bias; /* [K, D, H], [K, H, H], [K, H] */
+    float *merged;                      /* [K, D, H] */
+} Layers;
+
+/* Columns from..to of one critic's product, with the second bias in its last row. */
+static void merge_layers(Sgemm *sgemm, const float *input, const float *weight, const float *bias, int inputs,
+                         int hidden, int from, int to, float *out)
+{
+    for (int column = from; column < to; column += MERGED_AT_ONCE) {
+        int columns = to - column < MERGED_AT_ONCE ? to - column : MERGED_AT_ONCE;
+        product(sgemm, 'N', 'N', inputs, columns, hidden, input, hidden, weight + column, hidden, 0, out + column,
+                hidden);
+    }
+    for (int i = from; i < to; i++)
+        out[(size_t)(inputs - 1) * hidden + i] += bias[i];
+}
+
+void revalued_merge(const Layers *l)
+{
+    size_t D = l->inputs, H = l->hidden;
+    int before = l->set_product_threads ? l->set_product_threads(1) : 0;
+    for (int k = 0; k < l->critics; k++)
+        merge_layers(l->sgemm, l->input + k * D * H, l->weight + k * H * H, l->bias + k * H, D, H, 0, H,
+                     l->merged + k * D * H);
+    if (l->set_product_threads)
+        l->set_product_threads(before);
+}
+
+/* Columns from..to of the folded head; the last part adds the one that averages, and zeros up to `width`. */
+VECTORISED static void fold_head(const float *restrict scale, const float *restrict shift, const float *restrict weight,
+                                 const float *restrict bias, int hidden, int outputs, int width, int from, int to,
+                                 float *restrict mean, float *restrict out, float *restrict out_bias)
+{
+    for (int o = from; o < to; o++) {
+        mean[o] = 0;
+        out_bias[o] = bias[o];
+    }
+    for (int h = 0; h < hidden; h++) {
+        const float *restrict row = weight + (size_t)h * outputs;
+        for (int o = from; o < to; o++) {
+            mean[o] += scale[h] * row[o];
+            out_bias[o] += shift[h] * row[o];
+        }
+    }
+    for (int o = from; o < to; o++)
+        mean[o] /= hidden;
+    for (int h = 0; h < hidden; h++) {
+        const float *restrict row = weight + (size_t)h * outputs;
+        float *restrict to_row = out + (size_t)h * width;
+        for (int o = from; o < to; o++)
+            to_row[o] = scale[h] * row[o] - mean[o];
+        if (to == outputs)
+            for (int o = outputs; o < width; o++)
+                to_row[o] = o == outputs ? 1.0f / hidden : 0;
+    }
+}
+
+void fold_critic(const Update *u, const Parameters *p, const Folding *f, int critic, Place at)
+{
+    size_t k = critic, D = u->inputs, H = u->hidden, O = u->outputs, W = u->width;
+    if (f->block1) {
+        int from = cut(H, at.part, at.parts, MERGED_AT_ONCE), to = cut(H, at.part + 1, at.parts, MERGED_AT_ONCE);
+        merge_layers(u->sgemm, p->input + k * D * H, p->block1_weight + k * H * H, p->block1_bias + k * H, D, H, from,
+                     to, f->block1 + k * D * H);
+    }
+    int from = cut(O, at.part, at.parts, ALIGNED_FLOATS), to = cut(O, at.part + 1, at.parts, ALIGNED_FLOATS);
+    fold_head(p->norm_scale + k * H, p->norm_shift + k * H, p->head_weight + k * H * O, p->head_bias + k * O, H, O, W,
+              from, to, u->scratch.outputs + at.slot * 2 * O, f->head_weight + k * H * W, f->head_bias + k * O);
+}
