@@ -20,21 +20,17 @@ VECTORISED static void adam(float *restrict online, const float *restrict gradie
     }
 }
 
-/* Adam for this thread's part of a critic. The first block's weights are cut by columns, and come late: so they are
-   in the cache of the thread that is going to fold them. */
+/* Adam for this thread's part of a critic; the first two layers come last, to be in the cache when they are folded. */
 static void step_critic(const Update *u, const Step *step, float factor, int critic, Place at)
 {
     int D = u->inputs, H = u->hidden, O = u->outputs;
     const int sizes[NUM_PARAMETERS] = {D * H, H * H, H, H * H, H, H, H, H * O, O};
     for (int i = NUM_PARAMETERS - 1; i >= 0; i--) {
-        int is_merged = at.parts > 1 && u->online.all[i] == u->online.block1_weight, rows = is_merged ? H : 1;
-        int columns = sizes[i] / rows, unit = is_merged ? MERGED_AT_ONCE : ALIGNED_FLOATS;
-        int from = cut(columns, at.part, at.parts, unit), to = cut(columns, at.part + 1, at.parts, unit);
-        for (int row = 0; row < rows; row++) {
-            size_t place = (size_t)critic * sizes[i] + (size_t)row * columns + from;
-            adam(u->online.all[i] + place, u->gradients.all[i] + place, u->first_moment.all[i] + place,
-                 u->second_moment.all[i] + place, u->target.all[i] + place, to - from, factor, *step);
-        }
+        int from = cut(sizes[i], at.part, at.parts, ALIGNED_FLOATS);
+        int to = cut(sizes[i], at.part + 1, at.parts, ALIGNED_FLOATS);
+        size_t place = (size_t)critic * sizes[i] + from;
+        adam(u->online.all[i] + place, u->gradients.all[i] + place, u->first_moment.all[i] + place,
+             u->second_moment.all[i] + place, u->target.all[i] + place, to - from, factor, *step);
     }
 }
 
