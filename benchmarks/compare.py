@@ -12,7 +12,7 @@ from benchmarks.products import multiply_adds
 from benchmarks.report import Row
 from benchmarks.sizes import Size
 
-ROUNDS, BUDGET_SECONDS = 5, 0.3
+ROUNDS, BUDGET_SECONDS = 15, 0.3
 QUICK_ROUNDS, QUICK_BUDGET_SECONDS = 2, 0.1
 
 
