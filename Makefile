@@ -19,7 +19,7 @@ $(INSTALLED): requirements.lock pyproject.toml setup.py $(wildcard src/revalued/
 	$(BIN)/python -m pip install --quiet --no-deps --editable .
 	@touch $@
 
-train: $(INSTALLED) ## A first run that learns to walk (REValueD with 3 critics, about 10 minutes on 2 cores)
+train: $(INSTALLED) ## A first run: REValueD with 3 critics on walker-walk, about 10 minutes on 2 cores
 	$(BIN)/revalued train walker-walk --critics 3 --regulariser-reduction mean --env-steps 120000
 
 train-paper: $(INSTALLED) ## The paper's protocol on the same task (10 critics, 500,000 interactions)
