@@ -157,10 +157,10 @@ def test_masks_of_the_next_state() -> None:
     for seed in range(3):
         masks = rng.random((native.config.batch_size, 9)) < 0.5
         masks[:, [0, 3, 5]] = True  # something is legal in each dimension
-        batches.append(replace(batch_for(native, seed), next_masks=masks))
+        batches.append(batch_for(native, seed)._replace(next_masks=masks))
     assert_same_learning(native, plain, batches)
     free, _ = pair(replace(preset("revalued"), critics=2))
-    free.update(replace(batches[0], next_masks=None))
+    free.update(batches[0]._replace(next_masks=None))
     masked, _ = pair(replace(preset("revalued"), critics=2))
     masked.update(batches[0])
     assert not same_bits(free, masked)
@@ -238,13 +238,13 @@ def test_what_would_be_read_outside_of_memory_is_refused() -> None:
         actions = good.actions.copy()
         actions[2, 1] = wrong
         with pytest.raises(IndexError, match="1 sub-actions of the batch are none of the 4 choices"):
-            learner.update(replace(good, actions=actions))
+            learner.update(good._replace(actions=actions))
     with pytest.raises(ValueError, match="expected 16 transitions, not 15"):
-        learner.update(Batch(*(getattr(good, name)[:15] for name in good.__dataclass_fields__ if name != "next_masks")))
+        learner.update(Batch(*(getattr(good, name)[:15] for name in Batch._fields if name != "next_masks")))
     with pytest.raises(TypeError, match="expected contiguous float32, not float64"):
-        learner.update(replace(good, returns=good.returns.astype(np.float64)))
+        learner.update(good._replace(returns=good.returns.astype(np.float64)))
     with pytest.raises(TypeError, match="expected contiguous int64"):
-        learner.update(replace(good, actions=np.asfortranarray(good.actions)))
+        learner.update(good._replace(actions=np.asfortranarray(good.actions)))
     assert all(torch.equal(before[key], tensor) for key, tensor in learner.tensors().items())
     assert learner.updates == 0
 

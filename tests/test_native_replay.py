@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from learner_twin import NEEDS_NATIVE
@@ -14,7 +17,7 @@ pytestmark = NEEDS_NATIVE
 
 def in_numpy(size: int, **options: int) -> SumTree:
     tree = SumTree(size, **options)
-    tree._native = None
+    tree.native = None
     return tree
 
 
@@ -25,14 +28,12 @@ def test_trees_are_equal_to_the_bit_after_random_operations(size: int, fan_out: 
     rng = np.random.default_rng(size * fan_out * top_width)
     options = {"fan_out": fan_out, "top_width": top_width}
     ours, numpys = SumTree(size, **options), in_numpy(size, **options)
-    assert ours._native is not None
+    assert ours.native is not None
     for _ in range(20):
         indices = rng.integers(size, size=rng.integers(1, 40))
         values = rng.exponential(size=len(indices)) ** 4 * (rng.random(len(indices)) < 0.7)
-        start = int(rng.integers(size))
         for tree in (ours, numpys):
             tree.set(indices, values)
-            tree.set_range(start, values[: size - start])
             tree.renew(indices[::-1], values + 1e-6)
         for mine, theirs in zip(ours._levels, numpys._levels, strict=True):
             assert mine.tobytes() == theirs.tobytes()
@@ -49,7 +50,7 @@ def test_trees_are_equal_to_the_bit_after_random_operations(size: int, fan_out: 
 
 def test_a_wide_fan_is_left_to_numpy() -> None:
     """It would add up in another order."""
-    assert SumTree(1000, fan_out=129, top_width=1)._native is None
+    assert SumTree(1000, fan_out=129, top_width=1).native is None
 
 
 @pytest.mark.parametrize(
@@ -73,8 +74,7 @@ def test_arrays_may_be_write_protected() -> None:
     tree = SumTree(10)
     tree.set(rows, leaves)
     tree.renew(rows, leaves)
-    tree.set_range(5, leaves)
-    assert tree.leaves.tolist() == [1.0, 1.0, 1.0, 0.0, 0.0, 1.0, 1.0, 1.0, 0.0, 0.0]
+    assert tree.leaves.tolist() == [1.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]
 
 
 def test_only_positive_leaves_are_renewed() -> None:
@@ -90,30 +90,172 @@ def test_nothing_is_found_among_zeros() -> None:
         SumTree(100).find(np.array([0.0]))
 
 
-def filled() -> Replay:
+SETTINGS: dict[str, Any] = {
+    "capacity": 60,
+    "num_lanes": 3,
+    "observation_size": 4,
+    "num_dimensions": 2,
+    "n_step": 3,
+    "discount": 0.99,
+    "max_choices": 3,
+}
+
+
+def twins(**changes: Any) -> tuple[Replay, Replay]:
+    """Return a replay that C works for, and one of the same settings that it does not."""
+    ours, numpys = (Replay(**{**SETTINGS, **changes}) for _ in range(2))
+    assert ours._native is not None
+    numpys._priorities._tree.native = numpys._native = None
+    return ours, numpys
+
+
+def assert_equal(ours: Replay, numpys: Replay) -> None:
+    assert len(ours) == len(numpys)
+    theirs = numpys.state()
+    for name, array in ours.state().items():
+        assert array.dtype == theirs[name].dtype
+        assert array.tobytes() == theirs[name].tobytes(), name
+
+
+class Feed:
+    """Hands the same random steps to two replays, and has them draw the same batches."""
+
+    def __init__(self, ours: Replay, numpys: Replay, *, max_choices: int, mask_size: int, seed: int) -> None:
+        self.ours, self.numpys = ours, numpys
+        self.max_choices, self.mask_size = max_choices, mask_size
+        self.rng = np.random.default_rng(seed)
+
+    def masks(self, num_lanes: int) -> npt.NDArray[np.bool_] | None:
+        return self.rng.random((num_lanes, self.mask_size)) < 0.5 if self.mask_size else None
+
+    def begin(self, lanes: list[int] | None = None) -> None:
+        num_lanes = 3 if lanes is None else len(lanes)
+        observations, masks = self.rng.normal(size=(num_lanes, 4)), self.masks(num_lanes)
+        for replay in (self.ours, self.numpys):
+            replay.begin(observations, lanes, masks)
+
+    def append(self, ended: npt.NDArray[np.bool_], lanes: list[int] | None = None) -> None:
+        """Add a step that ends in the lanes [2, L] terminated and truncated."""
+        rng, num_lanes = self.rng, ended.shape[1]
+        following, resets = rng.normal(size=(2, num_lanes, 4)).astype(np.float32)
+        rewards = rng.choice([-0.0, 0.0, 1.0, rng.normal()], num_lanes)
+        actions = rng.integers(0, self.max_choices, (num_lanes, 2))
+        next_masks, reset_masks = self.masks(num_lanes), self.masks(num_lanes)
+        for replay in (self.ours, self.numpys):
+            replay.append(actions, rewards, ended[0], ended[1], following, resets, lanes, next_masks, reset_masks)
+
+    def sample(self) -> None:
+        if len(self.ours) == 0:
+            return
+        seed, size = int(self.rng.integers(2**32)), int(self.rng.integers(1, 12))
+        mine, theirs = (replay.sample(size, np.random.default_rng(seed)) for replay in (self.ours, self.numpys))
+        for name, array in mine._asdict().items():
+            if array is not None:
+                assert array.dtype == getattr(theirs, name).dtype
+                assert array.tobytes() == getattr(theirs, name).tobytes(), name
+        priorities = self.rng.exponential(size=size) * 3 * (self.rng.random(size) < 0.9)
+        for replay in (self.ours, self.numpys):
+            replay.update_priorities(mine.rows, priorities)
+
+
+@pytest.mark.parametrize("n_step", [1, 2, 3, 5])
+@pytest.mark.parametrize(
+    ("prioritised", "mask_size", "max_choices"),
+    [(True, 0, 3), (True, 11, 256), (False, 0, 257), (True, 0, 2**16), (True, 0, 2**16 + 1)],
+)
+@pytest.mark.parametrize("ends", ["never", "together", "apart"])
+def test_replays_are_equal_to_the_bit_all_around_the_ring(
+    n_step: int, prioritised: bool, mask_size: int, max_choices: int, ends: str
+) -> None:
+    ours, numpys = twins(n_step=n_step, prioritised=prioritised, mask_size=mask_size, max_choices=max_choices)
+    feed = Feed(ours, numpys, max_choices=max_choices, mask_size=mask_size, seed=n_step)
+    feed.begin()
+    if ends == "apart":
+        feed.begin([2])
+    for step in range(150):  # 20 slots per lane: several times around the ring
+        ended = np.zeros((2, 3), np.bool_)
+        if ends == "together" and step % 17 == 16:
+            ended[1] = True
+        if ends == "apart" and feed.rng.random() < 0.1:
+            ended = feed.rng.random((2, 3)) < 0.5
+        feed.append(ended)
+        if ends == "apart":
+            feed.append(np.zeros((2, 2), np.bool_), [2, 0])
+        feed.sample()
+        if step == 70:
+            feed.begin()
+        assert_equal(ours, numpys)
+
+
+def test_rows_may_be_too_many_for_small_numbers() -> None:
+    ours, numpys = twins()
+    for replay in (ours, numpys):
+        replay._next_rows = replay._next_rows.astype(np.int64)  # as from 2^31 rows on
+    ours._native = ours._in_native_code()
+    feed = Feed(ours, numpys, max_choices=3, mask_size=0, seed=0)
+    feed.begin()
+    for _ in range(50):
+        feed.append(np.zeros((2, 3), np.bool_))
+        feed.sample()
+        assert_equal(ours, numpys)
+
+
+def taken_by_c(replay: Replay, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Return a list that tells of every later step whether C took it."""
+    taken: list[bool] = []
+    native = replay._native
+    assert native is not None
+    append = native.append
+
+    def watched(*arguments: Any) -> int | None:
+        overwritten = append(*arguments)
+        taken.append(overwritten is not None)
+        return overwritten
+
+    monkeypatch.setattr(native, "append", watched)
+    return taken
+
+
+def test_c_takes_the_usual_steps_and_leaves_the_others_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, numpys = twins()
+    taken = taken_by_c(ours, monkeypatch)
+    feed = Feed(ours, numpys, max_choices=3, mask_size=0, seed=0)
+    nothing, in_lane_1 = np.zeros((2, 3), np.bool_), np.array([False, True, False])
+    feed.begin()
+    for ended in (*[nothing] * 4, np.array([in_lane_1, ~in_lane_1]), *[nothing] * 3):
+        feed.append(ended)
+    assert taken == [False, False, True, True, False, False, False, True]  # a window of 3 - 1 waiting steps fills first
+    assert_equal(ours, numpys)
+
+
+@pytest.mark.parametrize("lanes", [None, [0, 2]])
+def test_arrays_of_other_kinds_and_orders_are_stored_as_numpy_would(
+    lanes: list[int] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, numpys = twins(n_step=1)
+    taken = taken_by_c(ours, monkeypatch)
     rng = np.random.default_rng(0)
-    replay = Replay(
-        capacity=60, num_lanes=2, observation_size=3, num_dimensions=4, n_step=3, discount=0.9, max_choices=3
-    )
-    replay.begin(rng.normal(size=(2, 3)).astype(np.float32))
-    for step in range(100):
-        observations = rng.normal(size=(2, 3)).astype(np.float32)
-        ends = np.array([step % 13 == 12, step % 9 == 8])
-        actions = rng.integers(3, size=(2, 4))
-        replay.append(actions, rng.normal(size=2), ends, ~ends & (step % 17 == 16), observations, observations)
-    return replay
+    num_lanes = 3 if lanes is None else len(lanes)
+    for replay in (ours, numpys):
+        replay.begin(np.zeros((3, 4)))
+    for kind in (np.int32, np.uint8, np.float64):
+        actions = np.asfortranarray(rng.integers(0, 3, (num_lanes, 2)).astype(kind))
+        rewards = rng.normal(size=2 * num_lanes).astype(np.float32)[::2]
+        observations = rng.normal(size=(4, num_lanes)).T
+        ends = [0] * num_lanes
+        for replay in (ours, numpys):
+            replay.append(actions, rewards, ends, ends, observations, observations, lanes)
+        assert_equal(ours, numpys)
+    assert taken == [True] * 3
 
 
-def test_batches_are_equal_to_the_bit() -> None:
-    ours, numpys = filled(), filled()
-    numpys._priorities._tree._native = None
-    one, other = np.random.default_rng(1), np.random.default_rng(1)
-    for _ in range(10):
-        mine, theirs = ours.sample(32, one), numpys.sample(32, other)
-        for name in ("rows", "observations", "actions", "returns", "discounts", "next_observations", "weights"):
-            assert getattr(mine, name).dtype == getattr(theirs, name).dtype
-            assert getattr(mine, name).tobytes() == getattr(theirs, name).tobytes(), name
-        priorities = one.exponential(size=32)
-        other.exponential(size=32)
-        ours.update_priorities(mine.rows, priorities)
-        numpys.update_priorities(theirs.rows, priorities)
+@pytest.mark.parametrize("wrong", [-1, 3, 2**40])
+def test_a_wrong_action_is_refused_and_nothing_is_stored(wrong: int) -> None:
+    ends, observations = [False] * 3, np.ones((3, 4))
+    for replay in twins(n_step=1):
+        replay.begin(np.zeros((3, 4)))
+        replay.append([[0, 1]] * 3, [1.0] * 3, ends, ends, observations, observations)
+        before = {name: array.copy() for name, array in replay.state().items()}
+        with pytest.raises(ValueError, match=r"actions must lie in \[0, 3\)"):
+            replay.append([[0, 1], [0, 1], [0, wrong]], [1.0] * 3, ends, ends, observations, observations)
+        assert all(array.tobytes() == before[name].tobytes() for name, array in replay.state().items())

@@ -48,7 +48,7 @@ def test_a_batch_has_the_promised_shapes_and_types() -> None:
     replay.append(np.full((2, 3), 3), np.ones(2), np.zeros(2), np.zeros(2), np.ones((2, 5)), np.zeros((2, 5)))
     batch = replay.sample(7, np.random.default_rng(0))
     assert batch.next_masks is None
-    arrays = {name: value for name, value in vars(batch).items() if value is not None}
+    arrays = {name: value for name, value in batch._asdict().items() if value is not None}
     assert {name: (value.dtype.name, value.shape) for name, value in arrays.items()} == {
         "rows": ("int64", (7,)),
         "observations": ("float32", (7, 5)),

@@ -97,19 +97,6 @@ def test_find_rounds_as_a_walk_down_the_levels_does(size: int, fan_out: int, top
             assert tree.find(asked).tolist() == [naive_descent(tree, u) for u in asked.tolist()]
 
 
-@pytest.mark.parametrize(("size", "fan_out", "top_width"), [*SHAPES, (10_000, 16, 4096)])
-def test_a_range_is_set_like_single_leaves_bit_for_bit(size: int, fan_out: int, top_width: int) -> None:
-    rng = np.random.default_rng(size)
-    one, other = (SumTree(size, fan_out=fan_out, top_width=top_width) for _ in range(2))
-    for _ in range(500):
-        start = int(rng.integers(0, size))
-        count = int(rng.integers(0, min(size - start, 60) + 1))
-        values = 10.0 ** rng.uniform(-6, 6, count) * (rng.random(count) < 0.8)
-        one.set_range(start, values)
-        other.set(np.arange(start, start + count), values)
-        assert [level.tobytes() for level in one._levels] == [level.tobytes() for level in other._levels]
-
-
 @pytest.mark.parametrize(("size", "fan_out", "top_width"), SHAPES)
 def test_find_never_returns_a_leaf_of_value_zero(size: int, fan_out: int, top_width: int) -> None:
     rng = np.random.default_rng(size)

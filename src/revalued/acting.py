@@ -44,7 +44,8 @@ class Policy:
     def greedy(self, observations: NDArray[np.float32], masks: NDArray[np.bool_] | None = None) -> NDArray[np.int64]:
         """Return the greedy actions [B, N] of the ensemble's mean utilities, legal under the masks [B, Σ sizes]."""
         if self._native is not None and self._is_plain and masks is None:
-            return self._best(self._native_outputs(observations).mean(axis=0))
+            raw = self._native_outputs(observations)
+            return self._best(raw[0] if len(raw) == 1 else raw.mean(axis=0))
         legal = None if masks is None else self.shape.actions.legal(masks)
         return self._best_legal(self.utilities(observations).mean(dim=0), legal)
 

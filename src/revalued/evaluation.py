@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -55,7 +56,8 @@ class _GreedyEpisode:
     def __init__(self, env: gymnasium.Env[np.ndarray, np.ndarray], policy: Policy, seed: int) -> None:
         self._env, self._policy, self._seed = env, policy, seed
         self._sizes = policy.shape.actions.environment_sizes
-        self._observation = np.zeros(policy.shape.observation_size, np.float32)
+        self._observations = np.zeros((1, policy.shape.observation_size), np.float32)
+        self._observation = self._observations[0]
         self._mask: NDArray[np.bool_] | None = None
         self._is_masked = False
         self._total_reward, self._length = 0.0, 0
@@ -75,18 +77,24 @@ class _GreedyEpisode:
         return Episode(self._total_reward, self._length, self._success)
 
     def _reset(self) -> None:
-        observation, info = self._ask(lambda: self._env.reset(seed=self._seed))
+        try:
+            observation, info = self._env.reset(seed=self._seed)
+        except Exception as error:
+            raise _fault(error) from error
         self._is_masked = "action_mask" in info
         self._look(observation, info)
 
     def _step(self) -> bool:
         masks = None if self._mask is None else self._mask[None]
-        actions = self._policy.greedy(self._observation[None], masks)
+        actions = self._policy.greedy(self._observations, masks)
         action = self._policy.shape.actions.to_environment(actions)[0]
-        observation, reward, terminated, truncated, info = self._ask(lambda: self._env.step(action))
+        try:
+            observation, reward, terminated, truncated, info = self._env.step(action)
+        except Exception as error:
+            raise _fault(error) from error
         self._look(observation, info, is_terminal=bool(terminated))
         reward = float(info.get("true_reward", reward))
-        if not np.isfinite(reward):
+        if not math.isfinite(reward):
             raise EnvFault(f"the reward is {reward}")
         self._total_reward += reward
         solved = info.get("success", info.get("is_success"))
@@ -99,15 +107,11 @@ class _GreedyEpisode:
         if self._is_masked and not is_terminal:
             self._mask = read_mask(info, self._sizes)
 
-    @staticmethod
-    def _ask(question: Callable[[], Any]) -> Any:
-        try:
-            return question()
-        except EnvFault:
-            raise
-        except Exception as error:
-            raise EnvFault(f"{type(error).__name__}: {error}") from error
-
     def _failure(self, reason: str) -> LaneError:
         where = f"test episode with seed {self._seed}, step {self._length}"
         return LaneError(f"{where}: {reason}", step=self._length)
+
+
+def _fault(error: Exception) -> EnvFault:
+    """Return what an environment did wrong by raising this."""
+    return error if isinstance(error, EnvFault) else EnvFault(f"{type(error).__name__}: {error}")

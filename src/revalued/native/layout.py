@@ -1,4 +1,4 @@
-"""The structures of `kernels.h`, field by field, and the memory that they point to."""
+"""The structures of the C code, field by field, and the memory that they point to."""
 
 from __future__ import annotations
 
@@ -136,6 +136,23 @@ class TreeC(Structure):
         ("top_width", c_int64),
         ("running", c_void_p),
     ]
+
+
+class RowsC(Structure):
+    """`Rows`."""
+
+    _fields_ = [
+        ("tree", c_void_p),
+        *((name, c_int64) for name in ("positions", "num_lanes", "max_choices")),
+        *(
+            (name, c_int)
+            for name in ("observation_size", "dimensions", "n_step", "action_bytes", "next_row_bytes")
+        ),
+        *_pointers(
+            "observations", "actions", "returns", "discounts", "next_rows",
+            "heads", "num_pending", "pending_returns", "discount_powers", "changed", "leaves",
+        ),
+    ]  # fmt: skip
 
 
 def address(tensor: Tensor | None) -> int | None:

@@ -54,16 +54,15 @@ def _load() -> Library | str:
         "revalued_fold",
         "revalued_predict",
         "revalued_step",
-        "revalued_tree_set_range",
     ):
         getattr(functions, name).restype = None
     pointer = ctypes.c_void_p  # plain integers would be cut to 32 bits
     functions.revalued_outputs.argtypes = [pointer, pointer, pointer, ctypes.c_int, pointer]
     functions.revalued_tree_set.argtypes = [pointer, pointer, pointer, ctypes.c_int, ctypes.c_int]
-    functions.revalued_tree_set_range.argtypes = [pointer, ctypes.c_int64, pointer, ctypes.c_int]
+    functions.revalued_append.argtypes = [pointer, pointer, ctypes.c_int, *[pointer] * 5, ctypes.c_double]
     functions.revalued_tree_find.argtypes = [pointer, pointer, ctypes.c_int, ctypes.c_int, pointer]
-    for name in ("revalued_update", "revalued_outputs", "revalued_tree_set", "revalued_tree_find"):
-        getattr(functions, name).restype = ctypes.c_int
+    for name in ("update", "outputs", "tree_set", "tree_find", "append"):
+        getattr(functions, f"revalued_{name}").restype = ctypes.c_int
     return Library(functions, sgemm, set_threads and ctypes.cast(set_threads, ctypes.c_void_p).value)
 
 

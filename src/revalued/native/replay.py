@@ -1,13 +1,14 @@
-"""The replay's sum tree in C, equal to the bit to what NumPy makes of it."""
+"""The replay in C, equal to the bit to what NumPy makes of it."""
 
 from __future__ import annotations
 
 from ctypes import addressof, byref, c_void_p
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from revalued.native.layout import TreeC, array_address
+from revalued.native.layout import RowsC, TreeC, array_address
 from revalued.native.library import load
 
 LARGEST_FAN_OUT = 128
@@ -21,7 +22,7 @@ class NativeTree:
         self._functions, self._levels = load().functions, levels
         self._addresses = (c_void_p * len(levels))(*(array_address(level, np.float64) for level in levels))
         self._running = np.zeros(len(levels[-1]) + 1)
-        self._tree = TreeC(
+        self.structure = TreeC(
             addressof(self._addresses),
             len(levels),
             fan_out,
@@ -39,7 +40,7 @@ class NativeTree:
         if indices.shape != values.shape:
             raise ValueError(f"there are {values.shape} values for {indices.shape} indices")
         done: int = self._functions.revalued_tree_set(
-            byref(self._tree),
+            byref(self.structure),
             array_address(indices, np.int64),
             array_address(values, np.float64),
             len(indices),
@@ -47,17 +48,78 @@ class NativeTree:
         )
         return done != 0
 
-    def set_range(self, start: int, values: NDArray[np.float64]) -> None:
-        """Write neighbouring leaves that exist, and all sums above them."""
-        self._functions.revalued_tree_set_range(
-            byref(self._tree), start, array_address(values, np.float64), len(values)
-        )
-
     def find(self, prefix_sums: NDArray[np.float64], parts: int = 0) -> NDArray[np.int64] | None:
         """Return the leaves at these prefix sums, in units of the total over `parts` if given; None if all are 0."""
         remaining = prefix_sums.astype(np.float64)  # used up
         nodes = np.empty(len(remaining), np.int64)
         found = self._functions.revalued_tree_find(
-            byref(self._tree), array_address(remaining, np.float64), len(nodes), parts, array_address(nodes, np.int64)
+            byref(self.structure),
+            array_address(remaining, np.float64),
+            len(nodes),
+            parts,
+            array_address(nodes, np.int64),
         )
         return nodes if found else None
+
+
+class NativeRows:
+    """The arrays of a replay, which live in NumPy."""
+
+    def __init__(
+        self,
+        tree: NativeTree,
+        *,
+        observations: NDArray[np.float32],
+        actions: NDArray[np.integer],
+        returns: NDArray[np.float32],
+        discounts: NDArray[np.float32],
+        next_rows: NDArray[np.integer],
+        heads: NDArray[np.int64],
+        num_pending: NDArray[np.int64],
+        pending_returns: NDArray[np.float64],
+        discount_powers: NDArray[np.float64],
+        max_choices: int,
+    ) -> None:
+        self._functions = load().functions
+        num_lanes = len(heads)
+        changed, leaves = np.zeros(2 * num_lanes, np.int64), np.zeros(2 * num_lanes)
+        arrays = (
+            observations, actions, returns, discounts, next_rows,
+            heads, num_pending, pending_returns, discount_powers, changed, leaves,
+        )  # fmt: skip
+        self._kept_alive = (tree, arrays)
+        self._structure = RowsC(
+            addressof(tree.structure), len(observations) // num_lanes, num_lanes, max_choices,
+            observations.shape[1], actions.shape[1], len(pending_returns), actions.itemsize, next_rows.itemsize,
+            *(array_address(array, array.dtype.type) for array in arrays),
+        )  # fmt: skip
+
+    def append(
+        self,
+        lanes: NDArray[np.int64],
+        actions: NDArray[Any],
+        rewards: NDArray[Any],
+        terminated: NDArray[np.bool_],
+        truncated: NDArray[np.bool_],
+        next_observations: NDArray[Any],
+        new_leaf: float,
+    ) -> int | None:
+        """Add one step of these distinct lanes if nothing ends and one transition becomes complete in each.
+
+        Return how many transitions were overwritten; None where the step is another, and then nothing is written.
+        """
+        actions, rewards = np.ascontiguousarray(actions, np.int64), np.ascontiguousarray(rewards, np.float64)
+        terminated, truncated = np.ascontiguousarray(terminated), np.ascontiguousarray(truncated)
+        next_observations = np.ascontiguousarray(next_observations, np.float32)
+        overwritten: int = self._functions.revalued_append(
+            byref(self._structure),
+            array_address(lanes, np.int64),
+            len(lanes),
+            array_address(actions, np.int64),
+            array_address(rewards, np.float64),
+            array_address(terminated, np.bool_),
+            array_address(truncated, np.bool_),
+            array_address(next_observations, np.float32),
+            new_leaf,
+        )
+        return None if overwritten < 0 else overwritten

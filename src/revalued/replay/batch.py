@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 
-@dataclass(frozen=True)
-class Batch:
+class Batch(NamedTuple):
     """B sampled n-step transitions (s, a, R, Γ, s'): the target is R + Γ · value(s')."""
 
     rows: npt.NDArray[np.int64]  # [B] where they are stored; hand back to `update_priorities`

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from revalued.native.replay import NativeRows
 from revalued.replay.batch import Batch
 from revalued.replay.checks import check_fit, checked, checked_lanes, smallest_and_largest
 from revalued.replay.masks import MaskStore
@@ -81,9 +82,26 @@ class Replay:
         self._priorities = Priorities(num_rows, priority_exponent=exponent, importance_exponent=importance_exponent)
         self._heads = np.full(num_lanes, -1, np.int64)
         self._window = NStepWindow(n_step=n_step, discount=self._discount, num_lanes=num_lanes)
-        self._n_step, self._all_lanes = n_step, np.arange(num_lanes)
-        # The leaves of all lanes from the steps just complete up to the newest observations; the steps between wait.
-        self._newest_leaves = np.zeros((n_step + 1) * num_lanes)
+        self._all_lanes = np.arange(num_lanes)
+        self._native = self._in_native_code()
+
+    def _in_native_code(self) -> NativeRows | None:
+        """Return the same arrays in the hands of C; None where there is no C library."""
+        if self._priorities.native is None:
+            return None
+        return NativeRows(
+            self._priorities.native,
+            observations=self._observations,
+            actions=self._actions,
+            returns=self._returns,
+            discounts=self._discounts,
+            next_rows=self._next_rows,
+            heads=self._heads,
+            num_pending=self._window.num_pending,
+            pending_returns=self._window.returns,
+            discount_powers=self._window.discount_powers,
+            max_choices=self._max_choices,
+        )
 
     def __len__(self) -> int:
         """How many transitions can be sampled now."""
@@ -145,13 +163,19 @@ class Replay:
         reset_observations = checked("reset_observations", reset_observations, by_observation)
         next_masks = self._masks.checked("next_masks", next_masks, len(lane))
         reset_masks = self._masks.checked("reset_masks", reset_masks, len(lane))
+        if self._native is not None:  # nearly every step is one that C takes
+            new_leaf = self._priorities.new_leaf
+            overwritten = self._native.append(
+                lane, actions, rewards, terminated, truncated, next_observations, new_leaf
+            )
+            if overwritten is not None:
+                self._priorities.num_live += len(lane) - overwritten
+                if next_masks is not None:
+                    self._masks.write(self._rows(self._heads[lane], lane), next_masks)
+                return
         smallest, largest = smallest_and_largest(actions)
         if smallest < 0 or largest >= self._max_choices:
             raise ValueError(f"actions must lie in [0, {self._max_choices}), got {smallest} to {largest}")
-        has_end = True in terminated.tolist() or True in truncated.tolist()
-        if lanes is None and not has_end and self._window.is_full() and min(self._heads.tolist()) >= 0:
-            self._append_in_mid_episode(actions, rewards, next_observations, next_masks)
-            return
         heads = self._heads[lane]
         if heads.min() < 0:
             raise ValueError(f"lane {lane[heads.argmin()]} has no first observation: call begin before append")
@@ -182,43 +206,6 @@ class Replay:
         leaves = np.zeros(len(written_rows) + len(rows))
         leaves[len(written_rows) :] = self._priorities.new_leaf
         self._priorities.set(np.concatenate([written_rows, rows]), leaves)
-
-    def _append_in_mid_episode(
-        self, actions: Array, rewards: Array, next_observations: Array, next_masks: npt.NDArray[np.bool_] | None
-    ) -> None:
-        """Add one step of every lane in which nothing ends and one transition per lane becomes complete.
-
-        Nearly every step is like that; it comes to the same as the rest of `append`, with fewer and simpler calls.
-        """
-        complete, here, following = self._rows_in_mid_episode()
-        self._actions[here] = actions
-        self._observations[following] = next_observations
-        self._masks.write(following, next_masks)
-        self._heads += 1
-        self._returns[complete] = self._window.push_to_all(rewards)
-        self._discounts[complete] = self._window.full_discount
-        self._newest_leaves[: self._num_lanes] = self._priorities.new_leaf
-        if isinstance(following, slice):
-            self._next_rows[complete] = self._all_lanes + following.start
-            self._priorities.set_range(complete.start, self._newest_leaves)
-        else:
-            self._next_rows[complete] = following
-            self._priorities.set(np.concatenate([complete, following]), self._newest_leaves[: 2 * self._num_lanes])
-
-    def _rows_in_mid_episode(self) -> tuple[Any, ...]:
-        """Return the rows of the transitions that the next step completes, of the newest observations, and of the next.
-
-        Where all lanes stand at the same slot, as they do with episodes of equal length, these are slices: rows that
-        are neighbours need not be looked up one by one. Otherwise, and at the end of the ring, arrays of numbers.
-        """
-        heads, size = self._heads.tolist(), self._num_lanes
-        head = heads[0] % self._positions
-        first, last = head - self._n_step + 1, head + 1
-        if heads.count(heads[0]) == size and first >= 0 and last < self._positions:
-            complete = slice(first * size, (first + 1) * size)
-            return complete, slice(head * size, last * size), slice(last * size, (last + 1) * size)
-        slots = (self._heads + 1 - self._n_step, self._heads, self._heads + 1)
-        return tuple(self._rows(slot, self._all_lanes) for slot in slots)
 
     def sample(self, batch_size: int, rng: np.random.Generator) -> Batch:
         """Draw transitions in proportion to priority^exponent, one from each of `batch_size` equal parts of the sum."""

@@ -30,12 +30,7 @@ class NStepWindow:
         self.num_pending = np.zeros(num_lanes, np.int64)
         self.returns = np.zeros((n_step, num_lanes))
         self._ages = np.arange(n_step)[:, None]
-        self._discount_powers = discount ** np.arange(n_step + 1)
-        # What `push_to_all` needs at every step, made once.
-        self._reward_factors = self._discount_powers[:-1, None]
-        self._newer, self._older = self.returns[:-1], self.returns[1:]
-        self._num_pending_when_full = [n_step - 1] * num_lanes
-        self.full_discount = self._discount_powers.item(n_step)
+        self.discount_powers: npt.NDArray[np.float64] = np.float64(discount) ** np.arange(n_step + 1)
 
     def clear(self, lanes: npt.NDArray[np.int64]) -> None:
         """Forget the waiting steps of these lanes."""
@@ -52,7 +47,7 @@ class NStepWindow:
         last_age = len(self.returns) - 1
         returns = np.zeros((last_age + 1, len(lanes)))
         returns[1:] = self.returns[:-1, lanes]
-        returns += self._discount_powers[:-1, None] * rewards
+        returns += self.discount_powers[:-1, None] * rewards
         num_pending = self.num_pending[lanes] + 1
         ended = terminated | truncated
         # Ages of num_pending and beyond are leftovers of an earlier episode.
@@ -63,20 +58,5 @@ class NStepWindow:
             columns=columns,
             ages=ages,
             returns=returns[ages, columns],
-            discounts=np.where(terminated[columns], 0.0, self._discount_powers[ages + 1]),
+            discounts=np.where(terminated[columns], 0.0, self.discount_powers[ages + 1]),
         )
-
-    def is_full(self) -> bool:
-        """Return whether every lane has n - 1 steps waiting, so that its next one completes exactly one."""
-        return self.num_pending.tolist() == self._num_pending_when_full
-
-    def push_to_all(self, rewards: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
-        """Do what `push` does in the most common case: the window is full, and no episode ends in any lane.
-
-        Return the R of the step complete by it in each lane, n - 1 steps ago; its Γ is `full_discount`.
-        """
-        self._older[...] = self._newer
-        self.returns[0] = 0.0
-        self.returns += self._reward_factors * rewards
-        complete: npt.NDArray[np.float64] = self.returns[-1]
-        return complete

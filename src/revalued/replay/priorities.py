@@ -7,6 +7,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
+from revalued.native.replay import NativeTree
 from revalued.replay.checks import checked, smallest_and_largest
 from revalued.replay.sum_tree import SumTree
 
@@ -40,6 +41,11 @@ class Priorities:
         return self._tree.leaves
 
     @property
+    def native(self) -> NativeTree | None:
+        """The tree in the hands of C; None where there is no C library."""
+        return self._tree.native
+
+    @property
     def nbytes(self) -> int:
         """Memory held by the tree, in bytes."""
         return self._tree.nbytes
@@ -48,12 +54,6 @@ class Priorities:
         """Write the leaves of distinct rows."""
         self.num_live += int(np.count_nonzero(leaves)) - int(np.count_nonzero(self._tree.get(rows)))
         self._tree.set(rows, leaves)
-
-    def set_range(self, start: int, leaves: npt.NDArray[np.float64]) -> None:
-        """Do what `set` does for the neighbouring rows from `start` on, much faster; nothing is checked."""
-        before = self._tree.leaves[start : start + len(leaves)]
-        self.num_live += int(np.count_nonzero(leaves)) - int(np.count_nonzero(before))
-        self._tree.set_range(start, leaves)
 
     def draw(self, batch_size: int, rng: np.random.Generator) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
         """Return rows drawn in proportion to their leaves, one from each of equal parts of the sum, and weights."""

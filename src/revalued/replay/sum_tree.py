@@ -47,7 +47,7 @@ class SumTree:
         self._leaves = self._levels[0][:size]
         self._fan_out = fan_out
         is_native = why_missing() is None and fan_out <= LARGEST_FAN_OUT
-        self._native = NativeTree(self._levels, fan_out, size) if is_native else None
+        self.native = NativeTree(self._levels, fan_out, size) if is_native else None
 
     def __len__(self) -> int:
         return self._size
@@ -74,7 +74,7 @@ class SumTree:
     def set(self, indices: npt.NDArray[np.int64], values: npt.ArrayLike) -> None:
         """Write leaves; where an index occurs twice, its last value wins, as in any numpy assignment."""
         values = np.asarray(values, dtype=np.float64)
-        if indices.size == 0 or (self._native is not None and self._native.set(indices, values, only_positive=False)):
+        if indices.size == 0 or (self.native is not None and self.native.set(indices, values, only_positive=False)):
             return
         self._check(indices, values)
         self._leaves[indices] = values
@@ -85,7 +85,7 @@ class SumTree:
 
     def renew(self, indices: npt.NDArray[np.int64], values: npt.NDArray[np.float64]) -> None:
         """Do what `set` does with positive values, but only to leaves that are positive now; the others stay 0."""
-        if indices.size == 0 or (self._native is not None and self._native.set(indices, values, only_positive=True)):
+        if indices.size == 0 or (self.native is not None and self.native.set(indices, values, only_positive=True)):
             return
         self._check(indices, values)
         is_positive = self.get(indices) > 0
@@ -100,24 +100,13 @@ class SumTree:
         if not (lowest >= 0 and highest < math.inf):
             raise ValueError(f"leaf values must be finite and not negative, got {lowest} to {highest}")
 
-    def set_range(self, start: int, values: npt.NDArray[np.float64]) -> None:
-        """Do what `set` does for the neighbouring leaves from `start` on, much faster; nothing is checked."""
-        if self._native is not None and len(values) > 0:
-            self._native.set_range(start, values)
-            return
-        stop = start + len(values)
-        self._leaves[start:stop] = values
-        for children, parents in zip(self._blocks, self._levels[1:], strict=True):
-            start, stop = start // self._fan_out, -(-stop // self._fan_out)
-            parents[start:stop] = np.add.reduce(children[start:stop], axis=1)
-
     def find(self, prefix_sums: npt.NDArray[np.float64], parts: int = 0) -> npt.NDArray[np.int64]:
         """Return for each u the leaf i with sum(leaves[:i]) <= u < sum(leaves[:i+1]); its value is never 0.
 
         A u outside [0, total) counts as the nearest one inside. With `parts`, u counts in units of total / parts.
         """
-        if self._native is not None:
-            found = self._native.find(prefix_sums, parts)
+        if self.native is not None:
+            found = self.native.find(prefix_sums, parts)
             if found is None:
                 raise ValueError(_ALL_ZERO)
             return found

@@ -1,18 +1,9 @@
-/* The replay's sum tree: what `revalued.replay.sum_tree` says with whole arrays, one number after the other.
-   Every sum is taken in the order in which NumPy takes it, so results are equal to the bit. */
+/* The replay's sum tree: what `revalued.replay.sum_tree` says. Every sum is taken in the order in which NumPy takes it. */
 
-#include "kernels.h"
+#include "replay.h"
 
 #include <math.h>
 #include <string.h>
-
-/* Levels of partial sums, leaves first; each node of a level is the sum of `fan_out` neighbours of the level before. */
-typedef struct {
-    double **levels;
-    int num_levels, fan_out;
-    int64_t size, top_width; /* leaves, and nodes of the last level */
-    double *running; /* [top_width + 1]: sums of the top's first nodes */
-} Tree;
 
 enum { USUAL_FAN_OUT = 16 };
 
@@ -74,19 +65,6 @@ int revalued_tree_set(const Tree *t, const int64_t *indices, const double *value
         }
     }
     return 1;
-}
-
-/* The same for neighbouring leaves. */
-void revalued_tree_set_range(const Tree *t, int64_t start, const double *values, int count)
-{
-    int64_t first = start, last = start + count - 1;
-    memcpy(t->levels[0] + start, values, count * sizeof(double));
-    for (int level = 1; level < t->num_levels; level++) {
-        first /= t->fan_out;
-        last /= t->fan_out;
-        for (int64_t node = first; node <= last; node++)
-            t->levels[level][node] = pairwise_sum(t->levels[level - 1] + node * t->fan_out, t->fan_out);
-    }
 }
 
 /* The first node of the top whose running sum exceeds u, which is less than the last. Written without branches: which
