@@ -87,6 +87,13 @@ class NativeRows:
             observations, actions, returns, discounts, next_rows,
             heads, num_pending, pending_returns, discount_powers, changed, leaves,
         )  # fmt: skip
+        # A step is copied to where C looks for it: asking every array for its address takes longer.
+        self._lanes, self._actions = np.zeros(num_lanes, np.int64), np.zeros((num_lanes, actions.shape[1]), np.int64)
+        self._rewards, (self._terminated, self._truncated) = np.zeros(num_lanes), np.zeros((2, num_lanes), np.bool_)
+        self._next_observations = np.zeros((num_lanes, observations.shape[1]), np.float32)
+        step = (self._actions, self._rewards, self._terminated, self._truncated, self._next_observations)
+        self._lanes_address = array_address(self._lanes, np.int64)
+        self._step_addresses = [array_address(array, array.dtype.type) for array in step]
         self._kept_alive = (tree, arrays)
         self._structure = RowsC(
             addressof(tree.structure), len(observations) // num_lanes, num_lanes, max_choices,
@@ -108,18 +115,14 @@ class NativeRows:
 
         Return how many transitions were overwritten; None where the step is another, and then nothing is written.
         """
-        actions, rewards = np.ascontiguousarray(actions, np.int64), np.ascontiguousarray(rewards, np.float64)
-        terminated, truncated = np.ascontiguousarray(terminated), np.ascontiguousarray(truncated)
-        next_observations = np.ascontiguousarray(next_observations, np.float32)
+        count = len(lanes)
+        self._lanes[:count] = lanes
+        self._actions[:count] = actions
+        self._rewards[:count] = rewards
+        self._terminated[:count] = terminated
+        self._truncated[:count] = truncated
+        self._next_observations[:count] = next_observations
         overwritten: int = self._functions.revalued_append(
-            byref(self._structure),
-            array_address(lanes, np.int64),
-            len(lanes),
-            array_address(actions, np.int64),
-            array_address(rewards, np.float64),
-            array_address(terminated, np.bool_),
-            array_address(truncated, np.bool_),
-            array_address(next_observations, np.float32),
-            new_leaf,
+            byref(self._structure), self._lanes_address, count, *self._step_addresses, new_leaf
         )
         return None if overwritten < 0 else overwritten
