@@ -7,6 +7,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* As NumPy rounds: products before they are added, and 0 + -0 is 0. */
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC optimize("fp-contract=off", "signed-zeros")
+#endif
+
 /* Levels of partial sums, leaves first; each node of a level is the sum of `fan_out` neighbours of the level before. */
 typedef struct {
     double **levels;
