@@ -16,6 +16,7 @@ from revalued.acting import Policy
 from revalued.envs import TaskSpec, make_env
 
 NOT_OVERHEAD = ("update", "bare environment steps", "evaluation", "evaluation: bare steps", "checkpoint")
+STEPS_IN_TURN = 20  # of two environments whose steps are compared
 
 
 def measure(*, quick: bool) -> Report:
@@ -104,16 +105,17 @@ def _wrapper(task: str, rounds: int, steps: int) -> tuple[float, float, float]:
     rng = np.random.default_rng(0)
     times: dict[str, list[list[float]]] = {"ours": [], "bare": []}
     for number in range(rounds):
-        choices = rng.integers(3, size=(steps, len(low)))
-        actions = [values[np.arange(len(low)), choice] for choice in choices]
         ours.reset(seed=number)
         bare.task.random.seed(number)
         bare.reset()
-        turns = [("ours", ours.step, list(choices)), ("bare", bare.step, actions)]
-        for name, step, sequence in turns[:: 1 if number % 2 == 0 else -1]:
-            times[name].append(_step_times(step, sequence))
+        for turn in range(steps // STEPS_IN_TURN):
+            choices = rng.integers(3, size=(STEPS_IN_TURN, len(low)))
+            actions = [values[np.arange(len(low)), choice] for choice in choices]
+            both = [("ours", ours.step, list(choices)), ("bare", bare.step, actions)]
+            for name, step, sequence in both[:: 1 if turn % 2 == 0 else -1]:
+                times[name].append(_step_times(step, sequence))
     medians = {name: summarise([t for listed in rows for t in listed]).median for name, rows in times.items()}
-    # contacts make some steps slower than others: whole rounds are compared, not medians of steps
+    # contacts make some steps slower than others: whole turns are compared, not medians of steps
     sums = {name: [[sum(listed)] for listed in rows] for name, rows in times.items()}
     return paired_ratio(sums["ours"], sums["bare"]).median, medians["ours"], medians["bare"]
 
