@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from ctypes import byref
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -59,7 +60,7 @@ class NativeEngine:
         self._computes_loss = shape.head == "utilities" and state.algorithm.decomposition in ("mean", "sum", "atomic")
         # with the loss in C a critic is done with before the next one begins, and they share memory
         self._places = self._threads if self._computes_loss else shape.critics
-        self._gradients = zeros(shape, state.device)
+        self._gradients = zeros(replace(shape, critics=min(shape.critics, self._threads)), state.device)
         critics, outputs = shape.critics, (rows, shape.head_size)
         # of the next states and, for the regulariser, of those now
         self._target = torch.zeros(critics, 2 if state.algorithm.beta > 0 else 1, *outputs)
@@ -96,8 +97,8 @@ class NativeEngine:
         return UpdateC(
             self._library.sgemm, threads, critics, rows, inputs, hidden, outputs, width, block,
             LAYER_NORM_EPSILON, shape.trunk_gradient_scale,
-            ParametersC.of(state.online), ParametersC.of(state.target), ParametersC.of(self._gradients),
-            ParametersC.of(state.first_moment), ParametersC.of(state.second_moment),
+            ParametersC.of(state.online), ParametersC.of(state.target),
+            ParametersC.of(state.first_moment), ParametersC.of(state.second_moment), ParametersC.of(self._gradients),
             folding(self._merged), folding(self._merged_target),
             KeptC(
                 *kept, features, reserve(self._places, rows), reserve(self._places, rows),

@@ -72,7 +72,8 @@ typedef struct {
     Sgemm *sgemm;
     int threads, critics, rows, inputs, hidden, outputs, width, block; /* T, K, B, D, H, O, W */
     float epsilon, trunk_scale;                                       /* of LayerNorm; on gradients before the head */
-    Parameters online, target, gradients, first_moment, second_moment;
+    Parameters online, target, first_moment, second_moment;
+    Parameters gradients; /* not of all critics: a place for every team of threads, which uses it again and again */
     Folding online_folding, target_folding;
     Kept kept;
     Scratch scratch;

@@ -64,7 +64,7 @@ class UpdateC(Structure):
         *((name, c_int) for name in ("threads", "critics", "rows", "inputs", "hidden", "outputs", "width", "block")),
         ("epsilon", c_float),
         ("trunk_scale", c_float),
-        *((name, ParametersC) for name in ("online", "target", "gradients", "first_moment", "second_moment")),
+        *((name, ParametersC) for name in ("online", "target", "first_moment", "second_moment", "gradients")),
         ("online_folding", FoldingC),
         ("target_folding", FoldingC),
         ("kept", KeptC),

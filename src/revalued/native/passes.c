@@ -246,13 +246,14 @@ VECTORISED static double sum_of_squares(const float *x, int rows, int columns, i
 /* Gradients of parameters, a part of each; returns the sum of their squares, taken while they are in the cache. */
 static double backward_weights(const Update *u, int critic, int store, Place at)
 {
-    size_t k = critic, B = u->rows, D = u->inputs, H = u->hidden, O = u->outputs, W = u->width, kept = store * B;
+    size_t k = critic, t = at.team, B = u->rows, kept = store * B;
+    size_t D = u->inputs, H = u->hidden, O = u->outputs, W = u->width;
     const Parameters *p = &u->online, *g = &u->gradients;
     size_t from = cut(H, at.part, at.parts, ALIGNED_FLOATS), to = cut(H, at.part + 1, at.parts, ALIGNED_FLOATS);
     int own = to - from;
-    const float *scaled = u->slopes.scaled + at.team * B * W, *residual = u->slopes.residual + at.team * B * H;
-    const float *slope1 = u->slopes.block1 + at.team * B * H, *slope2 = u->kept.block2 + kept * H;
-    float *folded = u->slopes.head + at.team * H * W + from * W;
+    const float *scaled = u->slopes.scaled + t * B * W, *residual = u->slopes.residual + t * B * H;
+    const float *slope1 = u->slopes.block1 + t * B * H, *slope2 = u->kept.block2 + kept * H;
+    float *folded = u->slopes.head + t * H * W + from * W;
     const float *inputs_now = u->observations + B * D;
     float *mean_part = u->scratch.outputs + at.slot * 2 * O, *bias = mean_part + O;
     double squares = 0;
@@ -261,25 +262,25 @@ static double backward_weights(const Update *u, int critic, int store, Place at)
     weighted_column_sums(scaled, u->kept.mean + kept, B, O, W, mean_part);
     column_sums(u->kept.output_gradient + kept * O, B, O, O, bias);
     head_gradients(folded, mean_part, bias, p->head_weight + (k * H + from) * O, p->norm_scale + k * H + from,
-                   p->norm_shift + k * H + from, u->trunk_scale, own, O, W, g->head_weight + (k * H + from) * O,
-                   g->norm_scale + k * H + from, g->norm_shift + k * H + from);
-    squares += sum_of_squares(g->head_weight + (k * H + from) * O, own, O, O);
-    squares += sum_of_squares(g->norm_scale + k * H + from, 1, own, H);
-    squares += sum_of_squares(g->norm_shift + k * H + from, 1, own, H);
+                   p->norm_shift + k * H + from, u->trunk_scale, own, O, W, g->head_weight + (t * H + from) * O,
+                   g->norm_scale + t * H + from, g->norm_shift + t * H + from);
+    squares += sum_of_squares(g->head_weight + (t * H + from) * O, own, O, O);
+    squares += sum_of_squares(g->norm_scale + t * H + from, 1, own, H);
+    squares += sum_of_squares(g->norm_shift + t * H + from, 1, own, H);
     if (at.part == 0) {
-        memcpy(g->head_bias + k * O, bias, O * sizeof(float));
+        memcpy(g->head_bias + t * O, bias, O * sizeof(float));
         squares += sum_of_squares(bias, 1, O, O);
     }
 
-    float *block2 = g->block2_weight + (k * H + from) * H, *block1 = g->block1_weight + (k * H + from) * H;
-    float *input = g->input + k * D * H + from;
+    float *block2 = g->block2_weight + (t * H + from) * H, *block1 = g->block1_weight + (t * H + from) * H;
+    float *input = g->input + t * D * H + from;
     product(u->sgemm, 'T', 'N', own, H, B, u->kept.block1 + kept * H + from, H, slope2, H, 0, block2, H);
     squares += sum_of_squares(block2, own, H, H);
-    column_sums(slope2 + from, B, own, H, g->block2_bias + k * H + from);
+    column_sums(slope2 + from, B, own, H, g->block2_bias + t * H + from);
     if (u->online_folding.block1) {
-        float *merged = u->slopes.merged + at.team * D * H;
+        float *merged = u->slopes.merged + t * D * H;
         product(u->sgemm, 'T', 'N', D, own, B, inputs_now, D, slope1 + from, H, 0, merged + from, H);
-        memcpy(g->block1_bias + k * H + from, merged + (D - 1) * H + from, own * sizeof(float));
+        memcpy(g->block1_bias + t * H + from, merged + (D - 1) * H + from, own * sizeof(float));
         if (at.parts > 1) {
 #pragma omp barrier
         }
@@ -288,13 +289,13 @@ static double backward_weights(const Update *u, int critic, int store, Place at)
         product(u->sgemm, 'T', 'N', D, own, B, inputs_now, D, residual + from, H, 1, input, H);
     } else {
         product(u->sgemm, 'T', 'N', own, H, B, u->kept.hidden + kept * H + from, H, slope1, H, 0, block1, H);
-        column_sums(slope1 + from, B, own, H, g->block1_bias + k * H + from);
+        column_sums(slope1 + from, B, own, H, g->block1_bias + t * H + from);
         product(u->sgemm, 'T', 'N', D, own, B, inputs_now, D, residual + from, H, 0, input, H);
     }
     squares += sum_of_squares(block1, own, H, H);
     squares += sum_of_squares(input, D, own, H);
-    squares += sum_of_squares(g->block1_bias + k * H + from, 1, own, H);
-    return squares + sum_of_squares(g->block2_bias + k * H + from, 1, own, H);
+    squares += sum_of_squares(g->block1_bias + t * H + from, 1, own, H);
+    return squares + sum_of_squares(g->block2_bias + t * H + from, 1, own, H);
 }
 
 /* Write this thread's part of a critic's gradient; returns the sum of squares of that part. */

@@ -29,8 +29,9 @@ static void step_critic(const Update *u, const Step *step, float factor, int cri
         int from = cut(sizes[i], at.part, at.parts, ALIGNED_FLOATS);
         int to = cut(sizes[i], at.part + 1, at.parts, ALIGNED_FLOATS);
         size_t place = (size_t)critic * sizes[i] + from;
-        adam(u->online.all[i] + place, u->gradients.all[i] + place, u->first_moment.all[i] + place,
-             u->second_moment.all[i] + place, u->target.all[i] + place, to - from, factor, *step);
+        const float *gradient = u->gradients.all[i] + (size_t)at.team * sizes[i] + from;
+        adam(u->online.all[i] + place, gradient, u->first_moment.all[i] + place, u->second_moment.all[i] + place,
+             u->target.all[i] + place, to - from, factor, *step);
     }
 }
 
