@@ -13,6 +13,7 @@ from benchmarks.report import Row
 from benchmarks.sizes import Size
 
 ROUNDS, BUDGET_SECONDS = 15, 0.3
+ROUNDS_OF_A_POINT = 5  # on a curve, whose other points tell whether one is off
 QUICK_ROUNDS, QUICK_BUDGET_SECONDS = 2, 0.1
 
 
@@ -24,10 +25,10 @@ def update_processes() -> Iterator[dict[str, Timed]]:
         yield {kind: stack.enter_context(Timed("benchmarks.timed_updates")) for kind in kinds}
 
 
-def against_floor(processes: dict[str, Timed], size: Size, *, quick: bool) -> Row:
+def against_floor(processes: dict[str, Timed], size: Size, *, quick: bool, num_rounds: int = ROUNDS) -> Row:
     """Measure one size; the floor is the arrangement with the smallest median. Times are in ms."""
     seconds = {kind: process.prepare(kind=kind, size=size.to_dict()) for kind, process in processes.items()}
-    rounds, budget = (QUICK_ROUNDS, QUICK_BUDGET_SECONDS) if quick else (ROUNDS, BUDGET_SECONDS)
+    rounds, budget = (QUICK_ROUNDS, QUICK_BUDGET_SECONDS) if quick else (num_rounds, BUDGET_SECONDS)
     times = alternate(processes, rounds, seconds, budget)
     samples = {
         kind: summarise([1000 * second for seconds in listed for second in seconds]) for kind, listed in times.items()

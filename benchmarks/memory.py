@@ -33,10 +33,10 @@ def measure(*, quick: bool) -> Report:
     add("interpreter", measured["interpreter"])
     add("imports: torch, simulator and the rest", grown["imports"])
     add("5 environments and the one for tests", grown["environments"])
-    add("parameters, targets and Adam's two moments (4 × computed)", 4 * parameters)
-    add("gradients (computed)", parameters)
-    rest = grown["learner"] + grown["first updates"] - 5 * parameters
-    add("activations, outputs and what torch keeps for itself", rest)
+    add(
+        f"learner and first updates, growth (parameters, targets and moments: {4 * parameters:.0f} MB)",
+        grown["learner"] + grown["first updates"],
+    )
     add(f"replay, growth (its arrays: {found['replay']:.0f} MB)", grown["replay"])
     add("later updates, growth", grown["more updates"])
     add("writing a checkpoint, growth of the peak", found["peak"] - found["peak before checkpoint"])

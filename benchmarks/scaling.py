@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.compare import against_floor, update_processes
+from benchmarks.compare import ROUNDS_OF_A_POINT, against_floor, update_processes
 from benchmarks.measures import fit_line
 from benchmarks.processes import Timed
 from benchmarks.report import Figure, Report, Row
@@ -56,7 +56,12 @@ def _some(values: list[int], quick: bool) -> list[int]:
 
 def _series(processes: dict[str, Timed], series: str, task: str, sizes: dict[int, Size], quick: bool) -> list[Row]:
     return [
-        {"series": series, "task": task, "value": value, **against_floor(processes, size, quick=quick)}
+        {
+            "series": series,
+            "task": task,
+            "value": value,
+            **against_floor(processes, size, quick=quick, num_rounds=ROUNDS_OF_A_POINT),
+        }
         for value, size in sizes.items()
     ]
 
