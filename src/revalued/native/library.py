@@ -49,13 +49,8 @@ def _load() -> Library | str:
         return "this PyTorch brings no BLAS library along"
     if compiled_from != _digest():
         return "it was compiled from other sources than are installed: install revalued again"
-    for name in (
-        "revalued_merge",
-        "revalued_fold",
-        "revalued_predict",
-        "revalued_step",
-    ):
-        getattr(functions, name).restype = None
+    for name in ("merge", "fold", "predict", "step"):
+        getattr(functions, f"revalued_{name}").restype = None
     pointer = ctypes.c_void_p  # plain integers would be cut to 32 bits
     functions.revalued_outputs.argtypes = [pointer, pointer, pointer, ctypes.c_int, pointer]
     functions.revalued_tree_set.argtypes = [pointer, pointer, pointer, ctypes.c_int, ctypes.c_int]
