@@ -29,10 +29,10 @@ from benchmarks.measures import Sample, paired_ratio, summarise
 from benchmarks.processes import ROOT, clean_environment
 from benchmarks.report import Figure, Report
 from benchmarks.sizes import make_learner
-from revalued.cluster.block import read_block
-from revalued.cluster.ray_link import connect, require_ray
-from revalued.cluster.storing import store_block
 from revalued.errors import UserError
+from revalued.training.actors.block import read_block
+from revalued.training.actors.ray_link import connect, require_ray
+from revalued.training.actors.storing import store_block
 
 IDLE_ACTORS = [1, 2, 4, 8]
 REAL_ACTORS = [1, 2]

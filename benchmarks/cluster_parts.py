@@ -9,15 +9,15 @@ import numpy as np
 import torch
 
 from benchmarks.sizes import filled_replay, make_learner, task_size
-from revalued.cluster.actor import ActorPlan
-from revalued.cluster.block import Arrays, read_block
-from revalued.cluster.fleet import Fleet, Standing
-from revalued.cluster.pacing import Pace
-from revalued.cluster.ray_link import RayLink
-from revalued.cluster.storing import store_block
 from revalued.config import ExplorationConfig
 from revalued.envs import Task, TaskInfo
 from revalued.replay import Replay
+from revalued.training.actors.actor import ActorPlan
+from revalued.training.actors.block import Arrays, read_block
+from revalued.training.actors.fleet import Fleet, Standing
+from revalued.training.actors.pacing import Pace
+from revalued.training.actors.ray_link import RayLink
+from revalued.training.actors.storing import store_block
 
 SIZE = task_size("dog")
 LANES, BLOCK_STEPS, UPDATES_PER_BLOCK = 5, 20, 20

@@ -18,8 +18,8 @@ from benchmarks.measures import paired_ratio, summarise
 from benchmarks.processes import Timed, alternate, serve
 from benchmarks.report import Figure, Report
 from benchmarks.sizes import Size, task_size
-from revalued.acting import Policy
-from revalued.envs.choices import ActionPart, Choices
+from revalued.acting.policy import Policy
+from revalued.envs.spaces.choices import ActionPart, Choices
 from revalued.networks import initialise
 
 COLUMNS = [

@@ -24,11 +24,11 @@ def stages(capacity: int, updates: int, scratch: Path) -> dict[str, Any]:
     found = {"interpreter": _megabytes("VmRSS")}
     import numpy as np
 
-    importlib.import_module("revalued.training")  # all that a run imports
+    importlib.import_module("revalued.training.loop")  # all that a run imports
 
     from benchmarks.sizes import filled_replay, make_learner, random_batch, task_size
-    from revalued.checkpoint import CheckpointWriter
     from revalued.envs import TaskSpec, make_env, make_lanes
+    from revalued.run.checkpoint import CheckpointWriter
 
     found["imports"] = _megabytes("VmRSS")
     spec = TaskSpec("dog-walk")

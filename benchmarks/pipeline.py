@@ -12,7 +12,7 @@ from benchmarks.measures import Sample, paired_ratio, summarise
 from benchmarks.profile_run import profile
 from benchmarks.report import Figure, Report
 from benchmarks.sizes import Size, filled_replay, make_learner, task_size
-from revalued.acting import Policy
+from revalued.acting.policy import Policy
 from revalued.envs import TaskSpec, make_env
 
 NOT_OVERHEAD = ("update", "bare environment steps", "evaluation", "evaluation: bare steps", "checkpoint")

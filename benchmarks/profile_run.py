@@ -22,19 +22,19 @@ WARMUP = 500
 # the environment's own step, and the pieces of the loop: (module, class or None, function, what it is called)
 PIECES = [
     ("dm_control.rl.control", "Environment", "step", "bare environment steps"),
-    ("revalued.learner", "Learner", "update", "update"),
-    ("revalued.training", None, "explore", "choose actions"),
-    ("revalued.envs.lanes", "Lanes", "step_async", "lanes around the steps"),
-    ("revalued.envs.lanes", "Lanes", "step_wait", "lanes around the steps"),
+    ("revalued.learner.learner", "Learner", "update", "update"),
+    ("revalued.training.loop", None, "explore", "choose actions"),
+    ("revalued.envs.vector.lanes", "Lanes", "step_async", "lanes around the steps"),
+    ("revalued.envs.vector.lanes", "Lanes", "step_wait", "lanes around the steps"),
     ("revalued.replay.buffer", "Replay", "append", "store"),
     ("revalued.replay.buffer", "Replay", "sample", "sample"),
     ("revalued.replay.buffer", "Replay", "update_priorities", "priorities"),
-    ("revalued.metrics", "MetricWindow", "add", "metrics and log"),
-    ("revalued.metrics", "EpisodeLog", "add", "metrics and log"),
-    ("revalued.recording", "Recorder", "_log", "metrics and log"),
-    ("revalued.recording", "Recorder", "evaluate", "evaluation"),
-    ("revalued.training", "Trainer", "_save", "checkpoint"),
-    ("revalued.training", "Trainer", "_cycle", "the loop itself"),
+    ("revalued.run.averages", "MetricWindow", "add", "metrics and log"),
+    ("revalued.run.averages", "EpisodeLog", "add", "metrics and log"),
+    ("revalued.run.recorder", "Recorder", "_log", "metrics and log"),
+    ("revalued.run.recorder", "Recorder", "evaluate", "evaluation"),
+    ("revalued.training.loop", "Trainer", "_save", "checkpoint"),
+    ("revalued.training.loop", "Trainer", "_cycle", "the loop itself"),
 ]
 COARSE = ("bare environment steps", "update", "evaluation", "checkpoint", "the loop itself")
 
@@ -88,7 +88,7 @@ def profile(updates: int, *, coarse: bool = False) -> dict[str, float]:
     Every timer costs about a microsecond, which is charged to the loop around it. A coarse profile has only those that
     tell the loop from what is not its own.
     """
-    from revalued import runs
+    from revalued.run import start as runs
 
     stopwatch = Stopwatch()
     (ROOT / "runs").mkdir(exist_ok=True)

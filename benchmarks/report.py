@@ -14,7 +14,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from revalued.run_folder import machine, versions
+from revalued.run.provenance import machine, versions
 
 RESULTS = Path(__file__).parent / "results"
 

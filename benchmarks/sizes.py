@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from revalued import build
 from revalued.actions import FactorisedActions
 from revalued.algorithms.presets import preset
 from revalued.config import AlgorithmConfig, EngineName, ExecutionConfig, LearnerConfig, ReplayConfig, TrainConfig
-from revalued.learner import Learner
+from revalued.learner.learner import Learner
 from revalued.networks import NetworkShape
 from revalued.replay import Batch, Replay
+from revalued.training import build
 
 REVALUED, DECQN = preset("revalued"), preset("decqn")
 

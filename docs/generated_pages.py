@@ -21,9 +21,9 @@ from revalued.cli import main
 from revalued.config import TrainConfig
 
 MODULES = {
-    "revalued.runs": "Starting, resuming and evaluating runs with a `TrainConfig`; the commands call these.",
+    "revalued.run.start": "Starting, resuming and evaluating runs with a `TrainConfig`; the commands call these.",
     "revalued.config": "Every setting as dataclasses; [all fields](settings.md) have a page of their own.",
-    "revalued.callbacks": "What a run tells to code of yours, and how that code ends it.",
+    "revalued.training.callbacks": "What a run tells to code of yours, and how that code ends it.",
     "revalued.envs": "The only door to simulators.",
     "revalued.algorithms.presets": "Algorithms by name.",
     "revalued.algorithms.decompositions": "Ways to make a Q-value of utilities, and [how to add one](extend.md).",

@@ -11,17 +11,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from revalued import runs
-from revalued.cluster.actor import Actor, ActorPlan, episode_stream
-from revalued.cluster.block import Arrays
-from revalued.cluster.link import Link, Report, Ticket
-from revalued.cluster.training import ActorTrainer
 from revalued.config import TrainConfig
 from revalued.envs import CountingEnv, EnvSource, LaneError, episode_seed
-from revalued.progress import Silent
-from revalued.run_folder import RunFolder
-from revalued.tasks import task_of
-from revalued.training import Outcome
+from revalued.envs.of_config import task_of
+from revalued.run import start as runs
+from revalued.run.folder import RunFolder
+from revalued.run.progress import Silent
+from revalued.training.actors.actor import Actor, ActorPlan, episode_stream
+from revalued.training.actors.block import Arrays
+from revalued.training.actors.link import Link, Report, Ticket
+from revalued.training.actors.loop import ActorTrainer
+from revalued.training.loop import Outcome
 from run_helpers import newest, quick_config
 
 BASE = quick_config(actors=3, num_envs=2, block_steps=4, env_steps=600, n_step=1)

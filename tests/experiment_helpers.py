@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from revalued import runs
-from revalued.experiments.executor import Event, Executor, Stop
 from revalued.experiments.overview import SilentOverview
 from revalued.experiments.plan import Experiment, PlannedRun, Setting, Variant, plan
+from revalued.experiments.process_executor import Event, Executor, Stop
 from revalued.experiments.runner import Outcome, carry_out
 from revalued.experiments.scales import Scale
+from revalued.run import start as runs
 from run_helpers import QUICK, stop_after
 
 SCALE = Scale(

@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from revalued.acting import Policy
+from revalued.acting.policy import Policy
 from revalued.actions import FactorisedActions
-from revalued.envs.choices import ActionPart, Choices
+from revalued.envs.spaces.choices import ActionPart, Choices
 from revalued.networks import NetworkShape, initialise
 
 

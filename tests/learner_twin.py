@@ -11,10 +11,10 @@ from torch import Tensor
 
 from naive import NaiveCritic, naive_predict, split_input
 from revalued.actions import FactorisedActions
-from revalued.algorithms.objective import Predictions, TensorBatch, loss_terms
+from revalued.algorithms.loss import Predictions, TensorBatch, loss_terms
 from revalued.algorithms.presets import PRESETS, preset
 from revalued.config import AlgorithmConfig, EngineName, LearnerConfig
-from revalued.learner import Learner
+from revalued.learner.learner import Learner
 from revalued.native import why_missing
 from revalued.networks import NetworkShape
 from revalued.replay import Batch

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from revalued.actions import FactorisedActions
-from revalued.algorithms.objective import Predictions, TensorBatch
+from revalued.algorithms.loss import Predictions, TensorBatch
 from revalued.config import AlgorithmConfig
 from revalued.networks import NetworkShape
 

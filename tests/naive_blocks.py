@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from revalued.build import agent_shape, make_replay
-from revalued.cluster.actor import ActorPlan
-from revalued.cluster.block import Block
 from revalued.config import TrainConfig
 from revalued.replay import Replay
+from revalued.training.actors.actor import ActorPlan
+from revalued.training.actors.block import Block
+from revalued.training.build import agent_shape, make_replay
 
 
 class NaiveBlocks:

@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from cluster_helpers import Spoken
-from revalued import runs
-from revalued.cluster.actor import Actor, ActorPlan
-from revalued.cluster.link import Link
-from revalued.cluster.ray_link import RayLink, connect
-from revalued.cluster.training import ActorTrainer
 from revalued.config import TrainConfig
 from revalued.envs import EnvSource
-from revalued.run_folder import RunFolder
-from revalued.tasks import task_of
+from revalued.envs.of_config import task_of
+from revalued.run import start as runs
+from revalued.run.folder import RunFolder
+from revalued.training.actors.actor import Actor, ActorPlan
+from revalued.training.actors.link import Link
+from revalued.training.actors.loop import ActorTrainer
+from revalued.training.actors.ray_link import RayLink, connect
 
 STORE_BYTES = 100 * 2**20
 

@@ -15,11 +15,11 @@ from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from revalued import runs
 from revalued.algorithms.presets import preset
-from revalued.checkpoint import Checkpoint, load_newest
 from revalued.config import TrainConfig
-from revalued.run_folder import RunFolder
+from revalued.run import start as runs
+from revalued.run.checkpoint import Checkpoint, load_newest
+from revalued.run.folder import RunFolder
 
 QUICK: dict[str, Any] = {
     "critics": 2,

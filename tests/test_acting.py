@@ -10,7 +10,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from revalued.acting import Policy, epsilon_at, explore
+from revalued.acting.exploration import epsilon_at, explore
+from revalued.acting.policy import Policy
 from revalued.actions import FactorisedActions
 from revalued.config import Exploration, ExplorationConfig
 from revalued.networks import NetworkShape, initialise

@@ -17,10 +17,11 @@ import torch
 
 import revalued
 from gym_envs import Kitchen
-from revalued import BDQ, DQN, Agent, DecQN, DecQNC51, DecQNSum, Event, REValueD, UserError, load, runs
+from revalued import BDQ, DQN, Agent, DecQN, DecQNC51, DecQNSum, Event, REValueD, UserError, load
 from revalued.algorithms.presets import PRESETS, preset
 from revalued.cli import main
-from revalued.knobs import Knobs, places
+from revalued.run import start as runs
+from revalued.settings import Settings, places
 from run_helpers import QUICK, assert_same_run, newest, quick_config, rows, state_of, train
 
 SMALL: Any = {name: value for name, value in QUICK.items() if name != "env_steps"}
@@ -57,7 +58,7 @@ def test_public_names() -> None:
 
 
 def test_every_knob_is_a_keyword() -> None:
-    assert set(Knobs.__annotations__) == set(places())
+    assert set(Settings.__annotations__) == set(places())
     config = REValueD("toy-levers", critics=np.int64(5), bins=7, learning_rate=1, eval_every=9, threads=1).config  # type: ignore[arg-type]
     assert (config.algorithm.critics, config.bins, config.schedule.eval_every) == (5, 7, 9)
     assert config.algorithm.beta == 0.5

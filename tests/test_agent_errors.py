@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from revalued import UserError, load, runs
+from revalued import UserError, load
 from revalued.cli import main
 from revalued.envs import LeverGame
-from revalued.run_folder import RunFolder
+from revalued.run import start as runs
+from revalued.run.folder import RunFolder
 from run_helpers import checkpoints_in, quick_config, sign, train, truncate
 from test_agent import agent
 
@@ -132,7 +133,7 @@ def test_flags_of_logging(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_wandb_that_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("revalued.sinks.find_spec", lambda name: None)
+    monkeypatch.setattr("revalued.run.loggers.find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"pip install 'revalued\[wandb\]'"):
         agent("toy-levers", folder=tmp_path / "run").learn(5, wandb=True)
     assert not (tmp_path / "run").exists()

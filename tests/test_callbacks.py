@@ -10,13 +10,15 @@ from typing import Any
 import pytest
 import torch
 
-from revalued import Event, SaveBest, StopOnReturn, UserError, load, runs
-from revalued.callbacks import Callbacks
-from revalued.metrics import Figures, MetricWindow
-from revalued.progress import Status
-from revalued.recording import Recorder
-from revalued.run_folder import RunFolder
-from revalued.source import source_commit
+from revalued import Event, SaveBest, StopOnReturn, UserError, load
+from revalued.learner.metrics import Metrics
+from revalued.run import start as runs
+from revalued.run.averages import MetricWindow
+from revalued.run.folder import RunFolder
+from revalued.run.progress import Status
+from revalued.run.provenance import source_commit
+from revalued.run.recorder import Recorder
+from revalued.training.callbacks import Callbacks
 from run_helpers import assert_same_run, evolve, newest, quick_config, rows, stop_after, train
 from test_agent import agent
 
@@ -117,7 +119,7 @@ def test_what_is_no_callback() -> None:
 
 def test_metrics_stay_where_they_are_until_they_are_read() -> None:
     """A tensor without numbers stands in for one on a GPU, for which a read would wait."""
-    elsewhere, window = Figures(["loss", "mean_q"], torch.zeros(2, device="meta")), MetricWindow()
+    elsewhere, window = Metrics(["loss", "mean_q"], torch.zeros(2, device="meta")), MetricWindow()
     for _ in range(2):
         window.add(elsewhere)
     assert list(elsewhere) == ["loss", "mean_q"]
@@ -126,7 +128,7 @@ def test_metrics_stay_where_they_are_until_they_are_read() -> None:
         elsewhere["loss"]
     with pytest.raises((RuntimeError, NotImplementedError), match="meta"):
         window.flush()
-    assert dict(Figures(["loss", "mean_q"], torch.tensor([0.5, 2.0]))) == {"loss": 0.5, "mean_q": 2.0}
+    assert dict(Metrics(["loss", "mean_q"], torch.tensor([0.5, 2.0]))) == {"loss": 0.5, "mean_q": 2.0}
 
 
 def test_nobody_listens_to_updates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,7 +215,7 @@ class Watched:
 
 
 def test_the_bar_moves_in_the_warm_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("revalued.recording.SECONDS_BETWEEN_TICKS", 0.0)
+    monkeypatch.setattr("revalued.run.recorder.SECONDS_BETWEEN_TICKS", 0.0)
     view = Watched()
     runs.start(evolve(CONFIG, env_steps=100), tmp_path / "run", view)
     in_warm_up = [status.env_steps for status in view.seen if status.updates == 0]
@@ -222,7 +224,7 @@ def test_the_bar_moves_in_the_warm_up(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_the_bar_is_not_drawn_in_every_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("revalued.recording.SECONDS_BETWEEN_TICKS", 1e9)
+    monkeypatch.setattr("revalued.run.recorder.SECONDS_BETWEEN_TICKS", 1e9)
     view = Watched()
     runs.start(evolve(CONFIG, env_steps=100), tmp_path / "run", view)
     assert [status.env_steps for status in view.seen] == [0, 100, 100]  # the start, the evaluation, the end

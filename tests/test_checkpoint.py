@@ -15,9 +15,9 @@ import pytest
 import safetensors.torch
 import torch
 
-from revalued.checkpoint import FORMAT_VERSION, Checkpoint, CheckpointWriter, load_newest, read_checkpoint
 from revalued.errors import UserError
-from revalued.run_folder import write_json
+from revalued.run.checkpoint import FORMAT_VERSION, Checkpoint, CheckpointWriter, load_newest, read_checkpoint
+from revalued.run.files import write_json
 from run_helpers import checkpoints_in, full_disk, quick_config, sign, train, truncate
 
 

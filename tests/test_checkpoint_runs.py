@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import torch
 
-from revalued import runs
 from revalued.cli import main
-from revalued.run_folder import RunFolder
+from revalued.run import start as runs
+from revalued.run.folder import RunFolder
 from run_helpers import checkpoints_in, evolve, full_disk, newest, quick_config, sign, stop_after, train, truncate
 
 

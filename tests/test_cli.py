@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 import revalued
-from revalued import runs
 from revalued.algorithms.presets import PRESETS
 from revalued.cli import main
-from revalued.learner import Learner
-from revalued.run_folder import RunFolder
+from revalued.learner.learner import Learner
+from revalued.run import start as runs
+from revalued.run.folder import RunFolder
 from run_helpers import call, command, flags_of, newest, quick_config, rows, stop_after, train
 
 TINY = [*flags_of(quick_config("toy-levers", env_steps=200)), "--eval-every", "10"]

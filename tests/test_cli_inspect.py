@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from revalued import runs
 from revalued.cli.inspect import inspect
 from revalued.envs import LaneError
 from revalued.errors import UserError
+from revalued.run import start as runs
 from run_helpers import quick_config, train
 
 
 def test_it_says_where_the_page_is(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("revalued.inspection.page.panel_svg", lambda panel: "<svg></svg>")
+    monkeypatch.setattr("revalued.report.inspection.page.panel_svg", lambda panel: "<svg></svg>")
     run = train(quick_config("toy-levers", "decqn"), tmp_path / "run")
     for flag in ("-o", "--output"):
         out = tmp_path / f"page{flag}.html"
@@ -27,7 +27,7 @@ def test_it_says_where_the_page_is(
     def fail(*given: object, **options: object) -> None:
         raise LaneError("test episode with seed 3, step 4: it broke", step=4)
 
-    monkeypatch.setattr("revalued.inspection.page.inspect_run", fail)
+    monkeypatch.setattr("revalued.report.inspection.page.inspect_run", fail)
     assert inspect([str(run)]) == 1
     assert capsys.readouterr().err == "revalued: test episode with seed 3, step 4: it broke\n"
 

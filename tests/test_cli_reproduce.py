@@ -15,11 +15,11 @@ from revalued.cli.reproduce import reproduce
 from revalued.cli.sweep import sweep, sweep_experiment
 from revalued.errors import UserError
 from revalued.experiments.catalogue import EXPERIMENTS
-from revalued.experiments.executor import Stop
 from revalued.experiments.identity import run_path
 from revalued.experiments.plan import Experiment, plan
+from revalued.experiments.process_executor import Stop
 from revalued.experiments.scales import SCALES, Scale
-from revalued.run_folder import RunFolder
+from revalued.run.folder import RunFolder
 from run_helpers import QUICK
 
 QUICK_FLAGS = [

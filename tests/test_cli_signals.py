@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from revalued import runs
-from revalued.run_folder import RunFolder
+from revalued.run import start as runs
+from revalued.run.folder import RunFolder
 from run_helpers import (
     checkpoints_in,
     end,

@@ -11,15 +11,15 @@ import pytest
 
 from cluster_helpers import BASE
 from naive_blocks import naive_replay
-from revalued.acting import epsilon_at
-from revalued.build import agent_shape, make_replay
-from revalued.cluster.actor import Actor, ActorPlan, episode_stream, exploration_rng, lanes_of
-from revalued.cluster.block import Arrays, Block, BlockError, read_block
-from revalued.cluster.storing import store_block
+from revalued.acting.exploration import epsilon_at
 from revalued.config import TrainConfig
 from revalued.envs import CountingEnv, episode_seed
+from revalued.envs.of_config import task_of
 from revalued.networks import initialise
-from revalued.tasks import task_of
+from revalued.training.actors.actor import Actor, ActorPlan, episode_stream, exploration_rng, lanes_of
+from revalued.training.actors.block import Arrays, Block, BlockError, read_block
+from revalued.training.actors.storing import store_block
+from revalued.training.build import agent_shape, make_replay
 from run_helpers import evolve, quick_config
 
 

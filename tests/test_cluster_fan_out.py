@@ -12,10 +12,10 @@ from types import ModuleType
 import pytest
 
 from experiment_helpers import carry_out_toy, read_csv
-from revalued.cluster.fan_out import ClusterExecutor
-from revalued.experiments.executor import Event, LocalExecutor, Stop
+from revalued.experiments.process_executor import Event, LocalExecutor, Stop
+from revalued.experiments.ray_executor import ClusterExecutor
 from revalued.experiments.run_status import env_steps_so_far
-from revalued.run_folder import RunFolder
+from revalued.run.folder import RunFolder
 from run_helpers import assert_same_run, evolve, quick_config, train
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:.*:ResourceWarning")]
@@ -24,7 +24,7 @@ LONG = quick_config("toy-levers", env_steps=20_000, checkpoint_every=100)
 
 @pytest.fixture(scope="module")
 def ray() -> Iterator[ModuleType]:
-    from revalued.cluster.ray_link import connect
+    from revalued.training.actors.ray_link import connect
 
     with connect("local", local_cpus=2) as joined:
         yield joined

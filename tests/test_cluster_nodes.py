@@ -11,7 +11,7 @@ import pytest
 
 from cluster_helpers import BASE, assert_intact, replay_of
 from ray_helpers import STORE_BYTES, RayRun, ray_warnings_let_through
-from revalued.cluster.ray_link import _loopback_only, require_ray
+from revalued.training.actors.ray_link import _loopback_only, require_ray
 from run_helpers import evolve
 
 pytest.importorskip("ray")

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from revalued.cluster.link import Ticket
-from revalued.cluster.pacing import Pace
+from revalued.training.actors.link import Ticket
+from revalued.training.actors.pacing import Pace
 from run_helpers import quick_config
 
 PACE = Pace.of(quick_config(actors=4, num_envs=5, block_steps=3, env_steps=1000, warmup_env_steps=100))

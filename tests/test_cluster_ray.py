@@ -18,13 +18,13 @@ import pytest
 from cluster_helpers import BASE, assert_intact, replay_of
 from gym_envs import Broken
 from ray_helpers import STORE_BYTES, RayRun, ray_warnings_let_through
-from revalued import runs
-from revalued.cluster import ray_link
-from revalued.cluster.actor import Actor
-from revalued.cluster.block import Arrays, BlockError
-from revalued.cluster.ray_link import connect
 from revalued.envs import LaneError
 from revalued.errors import UserError
+from revalued.run import start as runs
+from revalued.training.actors import ray_link
+from revalued.training.actors.actor import Actor
+from revalued.training.actors.block import Arrays, BlockError
+from revalued.training.actors.ray_link import connect
 from run_helpers import assert_same_run, evolve, newest, stop_after
 
 pytest.importorskip("ray")

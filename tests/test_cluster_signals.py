@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from cluster_helpers import assert_intact, replay_of
-from revalued import runs
+from revalued.run import start as runs
 from run_helpers import (
     checkpoints_in,
     end,

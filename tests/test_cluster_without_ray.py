@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from revalued import runs
 from revalued.cli import main
 from revalued.config import validate
 from revalued.errors import UserError
+from revalued.run import start as runs
 from run_helpers import evolve, quick_config
 
 CONFIG = quick_config(actors=2)
@@ -23,12 +23,12 @@ def test_training_and_the_command_line_never_import_ray(tmp_path: Path) -> None:
 import sys
 from pathlib import Path
 sys.path.insert(0, {str(Path(__file__).parent)!r})
-from revalued import runs
+from revalued.run import start as runs
 from revalued.cli import main
 from run_helpers import quick_config
 runs.start(quick_config(env_steps=150), Path({str(tmp_path)!r}) / "run")
 main(["list", "algos"])
-print(sorted(name for name in sys.modules if name.partition(".")[0] == "ray" or name.startswith("revalued.cluster")))
+print(sorted(name for name in sys.modules if name.partition(".")[0] == "ray" or name.startswith("revalued.training.actors")))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
@@ -36,14 +36,14 @@ print(sorted(name for name in sys.modules if name.partition(".")[0] == "ray" or 
 
 
 def test_ray_is_imported_in_one_file() -> None:
-    source = Path(runs.__file__).parent
+    source = Path(runs.__file__).parents[1]
     importing = {
         str(path.relative_to(source))
         for path in source.rglob("*.py")
         for line in path.read_text().splitlines()
         if line.strip().startswith(("import ray", "from ray ", "from ray."))
     }
-    assert importing == {"cluster/ray_link.py"}
+    assert importing == {"training/actors/ray_link.py"}
 
 
 def test_without_ray_the_message_says_what_to_install(

@@ -11,15 +11,15 @@ from torch import Tensor
 
 import revalued
 from naive import random_numbers
-from revalued import runs
 from revalued.algorithms import decompositions
 from revalued.algorithms.decompositions import check_decomposition, find_decomposition, register_decomposition
-from revalued.algorithms.objective import loss_terms
+from revalued.algorithms.loss import loss_terms
 from revalued.algorithms.presets import preset
 from revalued.cli import main
 from revalued.config import AlgorithmConfig, TrainConfig, from_dict, to_dict, validate
 from revalued.envs import LeverGame
 from revalued.errors import UserError
+from revalued.run import start as runs
 from run_helpers import quick_config, stop_after
 
 

@@ -198,7 +198,7 @@ def test_neither_torch_nor_the_simulator_is_imported_before_it_is_needed() -> No
     program = """
 import sys
 from revalued.envs import TaskSpec, make_env, task_names
-import revalued.envs.worker
+import revalued.envs.vector.worker
 task_names()
 make_env(TaskSpec("toy-levers"))
 assert "dm_control" not in sys.modules and "mujoco" not in sys.modules

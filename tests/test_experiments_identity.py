@@ -17,7 +17,7 @@ from revalued.experiments.identity import run_hash, run_path, significant_entrie
 from revalued.experiments.plan import Experiment, plan
 from revalued.experiments.run_status import check_same_run
 from revalued.experiments.scales import SCALES
-from revalued.run_folder import RunFolder
+from revalued.run.folder import RunFolder
 from run_helpers import evolve
 
 DECQN = TrainConfig(

@@ -20,8 +20,8 @@ from revalued.experiments.overview import LiveOverview, PlainOverview, Standing,
 from revalued.experiments.provenance import merged
 from revalued.experiments.results import cvar_rows, detrended_cvar, read_table, sorted_rows, write_table
 from revalued.experiments.workload import Workload, by_folder
-from revalued.run_folder import RunFolder
-from revalued.source import source_commit
+from revalued.run.folder import RunFolder
+from revalued.run.provenance import source_commit
 from run_helpers import quick_config
 
 STANDING = Standing(2, 5, 0.5, 3725.0, (("decqn on walker-walk, seed 0", 0.25),))

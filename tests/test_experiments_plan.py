@@ -12,17 +12,9 @@ from revalued.errors import UserError
 from revalued.experiments.catalogue import CONTROL_SUITE, EXPERIMENTS, find_experiment
 from revalued.experiments.estimates import estimate_seconds
 from revalued.experiments.notes import scale_note
-from revalued.experiments.plan import (
-    Experiment,
-    PlannedRun,
-    Setting,
-    TaskLabel,
-    format_task,
-    parse_task,
-    plan,
-)
+from revalued.experiments.plan import Experiment, PlannedRun, Setting, TaskLabel, format_task, parse_task, plan
 from revalued.experiments.scales import SCALES, find_scale
-from revalued.knobs import places
+from revalued.settings import places
 
 TRAINED = [experiment for experiment in EXPERIMENTS.values() if isinstance(experiment, Experiment)]
 NAMES = [

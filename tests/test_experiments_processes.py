@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from experiment_helpers import carry_out_toy, planned, read_csv
-from revalued.experiments.executor import Event, LocalExecutor, Stop
 from revalued.experiments.identity import run_path
+from revalued.experiments.process_executor import Event, LocalExecutor, Stop
 from revalued.experiments.run_status import begin_log, env_steps_so_far, last_log_line
-from revalued.run_folder import RunFolder
+from revalued.run.folder import RunFolder
 from run_helpers import DEADLINE_SECONDS, end, left_in_group, quick_config, wait_for
 
 ENDLESS = quick_config("toy-levers", env_steps=10_000_000)

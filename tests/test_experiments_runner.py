@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from experiment_helpers import NOISY, SCALE, TOY, InThisProcess, carry_out_toy, planned, read_csv
-from revalued import runs
 from revalued.errors import UserError
 from revalued.experiments import runner
 from revalued.experiments.identity import run_path
@@ -22,6 +21,7 @@ from revalued.experiments.plan import ComputedExperiment, Variant
 from revalued.experiments.provenance import read_provenance
 from revalued.experiments.results import RESULT_COLUMNS
 from revalued.experiments.scales import SCALES
+from revalued.run import start as runs
 from run_helpers import evolve, rows
 
 

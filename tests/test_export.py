@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from export_helpers import plain_choices, random_masks, random_policy, session_of
-from revalued.acting import Policy
+from revalued.acting.policy import Policy
 from revalued.actions import FactorisedActions
 from revalued.export import policy_model
 from revalued.ops.utilities import hide_illegal

@@ -13,9 +13,9 @@ from export_helpers import random_policy, session_of
 from gym_envs import Kitchen
 from revalued.actions import FactorisedActions
 from revalued.envs import LeverGame, TaskSpec, make_env
-from revalued.envs.action_spaces import action_codec
-from revalued.envs.choices import choices_of
-from revalued.envs.factored import Factored
+from revalued.envs.spaces.actions import action_codec
+from revalued.envs.spaces.choices import choices_of
+from revalued.envs.spaces.factored import Factored
 from revalued.export import policy_model
 
 

@@ -14,11 +14,12 @@ import pytest
 
 from export_helpers import session_of
 from gym_envs import Kitchen
-from revalued import export, runs
+from revalued import export
 from revalued.envs import MaskedLevers
 from revalued.errors import UserError
 from revalued.export import export_run
-from revalued.saved_run import load_run
+from revalued.run import start as runs
+from revalued.run.load import load_run
 from run_helpers import checkpoints_in, evolve, quick_config, train, truncate
 
 DOCUMENT = (Path(__file__).parents[1] / "docs" / "export.md").read_text()

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from revalued.envs.action_spaces import action_codec
 from revalued.envs.faults import EnvFault
-from revalued.envs.observation_spaces import observation_codec
+from revalued.envs.spaces.actions import action_codec
+from revalued.envs.spaces.observations import observation_codec
 from revalued.errors import UserError
 
 NESTED = spaces.Dict(

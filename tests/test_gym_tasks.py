@@ -15,9 +15,9 @@ from gymnasium import spaces
 from gymnasium.envs.classic_control import CartPoleEnv
 
 from gym_envs import Broken, Kitchen
-from revalued import runs
 from revalued.envs import LaneError, TaskSpec, describe, find_task, make_env, make_lanes
 from revalued.errors import UserError
+from revalued.run import start as runs
 from run_helpers import assert_same_run, call, newest, quick_config, rows, stop_after
 
 KITCHEN = "gym:gym_envs:tests/Kitchen-v0"
@@ -187,7 +187,7 @@ SCRIPT = """
 import gymnasium, numpy as np
 from gymnasium import spaces
 from pathlib import Path
-from revalued import runs
+from revalued.run import start as runs
 from revalued.config import ExecutionConfig, ScheduleConfig, TrainConfig
 
 class Coin(gymnasium.Env):

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from export_helpers import random_masks, random_policy
-from revalued.acting import Policy
+from revalued.acting.policy import Policy
 from revalued.actions import FactorisedActions
 from revalued.envs import LeverGame, MaskedLevers
-from revalued.evaluation import greedy_episodes
-from revalued.inspection import data
-from revalued.inspection.data import judge, record_episode
+from revalued.report.inspection import data
+from revalued.report.inspection.data import judge, record_episode
+from revalued.training.evaluation import greedy_episodes
 
 ZERO = np.zeros((1, 7), np.float32)
 

@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 
 from gym_envs import Kitchen
-from revalued import runs
 from revalued.errors import UserError
-from revalued.inspection import page
-from revalued.inspection.episode_figures import discounted_to_go, groups_of, short
-from revalued.inspection.page import inspect_run
-from revalued.inspection.training_figures import curves
-from revalued.saved_run import load_run
-from revalued.saving import save_policy
+from revalued.report.inspection import page
+from revalued.report.inspection.episode_figures import discounted_to_go, groups_of, short
+from revalued.report.inspection.page import inspect_run
+from revalued.report.inspection.training_figures import curves
+from revalued.run import start as runs
+from revalued.run.load import load_run
+from revalued.run.save import save_policy
 from run_helpers import checkpoints_in, evolve, quick_config, train, truncate
 
 HEADINGS = ["Learning", "The episode", "Utilities along the episode", "Choices", "Replay", "Configuration"]

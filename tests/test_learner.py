@@ -29,7 +29,7 @@ from naive import Numbers, naive_loss, naive_predict
 from revalued.actions import FactorisedActions
 from revalued.algorithms.presets import preset
 from revalued.config import AlgorithmConfig, EngineName, LearnerConfig
-from revalued.learner import Learner
+from revalued.learner.learner import Learner
 from revalued.networks import NetworkShape
 
 

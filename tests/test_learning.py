@@ -7,10 +7,10 @@ from statistics import median
 
 import pytest
 
-from revalued import runs
 from revalued.algorithms.presets import PRESETS
 from revalued.config import TrainConfig
 from revalued.envs import LeverGame
+from revalued.run import start as runs
 from run_helpers import quick_config, rows
 
 OPTIMAL_RETURN = LeverGame().optimal_return

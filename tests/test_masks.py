@@ -10,7 +10,8 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from revalued.acting import Policy, explore
+from revalued.acting.exploration import explore
+from revalued.acting.policy import Policy
 from revalued.actions import FactorisedActions
 from revalued.config import Exploration, ExplorationConfig
 from revalued.envs import EnvFault, read_mask

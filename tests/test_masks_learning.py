@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from revalued.actions import FactorisedActions
-from revalued.algorithms.objective import Predictions, TensorBatch, categorical_target, loss_terms, utility_target
+from revalued.algorithms.loss import Predictions, TensorBatch, categorical_target, loss_terms, utility_target
 from revalued.algorithms.presets import preset
 from revalued.replay import Replay
 from test_masks import SIZES, random_masks

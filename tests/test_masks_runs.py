@@ -11,20 +11,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from revalued import runs
 from revalued.actions import FactorisedActions
 from revalued.algorithms.presets import PRESETS
 from revalued.config import Exploration
-from revalued.envs import (
-    LaneError,
-    Lanes,
-    MaskedLevers,
-    TaskSpec,
-    describe,
-    episode_seed,
-    lanes_from,
-    make_lanes,
-)
+from revalued.envs import LaneError, Lanes, MaskedLevers, TaskSpec, describe, episode_seed, lanes_from, make_lanes
+from revalued.run import start as runs
 from run_helpers import assert_same_run, evolve, newest, quick_config, rows, stop_after
 from test_masks import SIZES
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from revalued import runs
 from revalued.envs import FactoredEnv, TaskSpec, describe, make_env
 from revalued.errors import UserError
+from revalued.run import start as runs
 from run_helpers import assert_same_run, call, quick_config, rows, stop_after
 
 pytest.importorskip("metaworld")

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from learner_twin import CPU, FAMILY, FEW_OBSERVATIONS, NEEDS_NATIVE, batch_for, learner_for
-from revalued.acting import Policy
+from revalued.acting.policy import Policy
 from revalued.actions import FactorisedActions
 from revalued.algorithms.presets import preset
 from revalued.native.acting import NativeCritics, merging_saves_reading

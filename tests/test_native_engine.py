@@ -23,12 +23,12 @@ from learner_twin import (
     learner_for,
     same_bits,
 )
-from revalued.acting import Policy
+from revalued.acting.policy import Policy
 from revalued.algorithms.presets import preset
 from revalued.config import AlgorithmConfig
-from revalued.engines import LearnerState, NativeEngine, NonFiniteError, TorchEngine
 from revalued.errors import UserError
-from revalued.learner import Learner
+from revalued.learner.engines import LearnerState, NativeEngine, NonFiniteError, TorchEngine
+from revalued.learner.learner import Learner
 from revalued.native import choice, library, why_missing
 from revalued.native.choice import resolve_engine
 from revalued.ops.losses import huber

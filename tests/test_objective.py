@@ -11,7 +11,7 @@ import torch
 
 from naive import Numbers, naive_categorical_target, naive_loss, naive_target, random_numbers
 from revalued.actions import FactorisedActions
-from revalued.algorithms.objective import LossTerms, categorical_target, loss_terms, utility_target
+from revalued.algorithms.loss import LossTerms, categorical_target, loss_terms, utility_target
 from revalued.algorithms.presets import PRESETS, preset
 from revalued.config import AlgorithmConfig, TrainConfig, validate
 

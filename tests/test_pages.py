@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from browser import Browser, needs_browser
-from revalued import pages
 from revalued.errors import UserError
-from revalued.pages import Html
+from revalued.report import pages
+from revalued.report.pages import Html
 
 SVG = (
     '<?xml version="1.0"?><!DOCTYPE svg><svg xmlns="http://www.w3.org/2000/svg" width="80pt" height="40pt" '

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from revalued.actions import FactorisedActions
+from revalued.learner.passes import Workspace, even_groups, fold, forward
 from revalued.networks import NetworkShape, Parameters, initialise, predict, with_ones
-from revalued.passes import Workspace, even_groups, fold, forward
 
 BATCH = 32
 SHAPE = NetworkShape(5, 64, FactorisedActions((3, 3)), 2, "utilities")

@@ -8,7 +8,7 @@ import re
 import pytest
 from rich.console import Console
 
-from revalued.progress import LiveBar, PlainLines, Silent, Status, describe, format_duration, make_progress
+from revalued.run.progress import LiveBar, PlainLines, Silent, Status, describe, format_duration, make_progress
 
 STATUS = Status(
     env_steps=25_000,

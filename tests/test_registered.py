@@ -14,7 +14,7 @@ from gymnasium.utils.env_checker import check_env
 
 import revalued
 from revalued.envs import TaskSpec, make_env, task_names
-from revalued.envs.rendering import headless_backend
+from revalued.envs.suites.rendering import headless_backend
 from revalued.errors import UserError
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from revalued import runs
 from revalued.config import TrainConfig
 from revalued.errors import UserError
-from revalued.run_folder import RunFolder
+from revalued.run import start as runs
+from revalued.run.folder import RunFolder
 from run_helpers import assert_same_run, evolve, newest, quick_config, rows, stop_after, train
 
 BASE = quick_config("toy-counting")

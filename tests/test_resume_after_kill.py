@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from revalued import runs
-from revalued.checkpoint import load_newest
 from revalued.config import TrainConfig
+from revalued.run import start as runs
+from revalued.run.checkpoint import load_newest
 from run_helpers import (
     assert_same_run,
     call,
@@ -37,7 +37,7 @@ CONFIG = quick_config("toy-levers", checkpoint_every=5)
 
 # One process imports torch, and all that are to be killed are forked from it.
 processes = multiprocessing.get_context("forkserver")
-processes.set_forkserver_preload(["revalued.runs"])
+processes.set_forkserver_preload(["revalued.run.start"])
 
 
 @pytest.fixture(scope="module")

@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from revalued import runs
 from revalued.cli import main
 from revalued.config import from_dict, to_dict
 from revalued.errors import UserError
-from revalued.run_folder import EVAL_COLUMNS, METRIC_COLUMNS, RunFolder, Table, default_path
+from revalued.run import start as runs
+from revalued.run.files import Table
+from revalued.run.folder import EVAL_COLUMNS, METRIC_COLUMNS, RunFolder, default_path
 from run_helpers import evolve, quick_config, rows, stop_after, train
 
 CONFIG = quick_config("toy-levers")

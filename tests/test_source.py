@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from revalued import __version__, source
+from revalued import __version__
+from revalued.run import provenance as source
 
 
 @pytest.fixture(autouse=True)

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from gymnasium import error
 
-from revalued import runs
 from revalued.envs import MaskedLevers, TabularFMDP
+from revalued.run import start as runs
 from run_helpers import quick_config
 
 

@@ -9,15 +9,16 @@ import numpy as np
 import pytest
 import torch
 
-from revalued import runs
-from revalued.acting import epsilon_at
+from revalued.acting.exploration import epsilon_at
 from revalued.config import TrainConfig
-from revalued.engines import NonFiniteError
 from revalued.envs import LaneError
-from revalued.learner import Learner
-from revalued.metrics import EpisodeLog, Figures, MetricWindow
+from revalued.learner.engines import NonFiniteError
+from revalued.learner.learner import Learner
+from revalued.learner.metrics import Metrics
 from revalued.replay import Batch
-from revalued.run_folder import RunFolder
+from revalued.run import start as runs
+from revalued.run.averages import EpisodeLog, MetricWindow
+from revalued.run.folder import RunFolder
 from run_helpers import evolve, newest, quick_config, rows, stop_after, train
 
 BASE = quick_config("toy-counting")
@@ -117,12 +118,12 @@ def test_metric_window_forgets_after_flush() -> None:
     window = MetricWindow()
     assert window.flush() == {}
     for loss in (1.0, 2.0, 6.0):
-        window.add(Figures(["loss"], torch.tensor([loss])))
+        window.add(Metrics(["loss"], torch.tensor([loss])))
     assert window.flush() == {"loss": 3.0}
-    window.add(Figures(["loss"], torch.tensor([5.0])))
+    window.add(Metrics(["loss"], torch.tensor([5.0])))
     again = MetricWindow()
     again.load_state(window.state(), torch.device("cpu"))
-    again.add(Figures(["loss"], torch.tensor([6.0])))
+    again.add(Metrics(["loss"], torch.tensor([6.0])))
     assert again.flush() == {"loss": 5.5}
     assert again.flush() == {}
 

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from gym_envs import Kitchen
-from revalued import runs
 from revalued.envs import TaskSpec, make_env
-from revalued.envs.rendering import headless_backend
+from revalued.envs.suites.rendering import headless_backend
 from revalued.errors import UserError
-from revalued.video import check_video, film, with_caption
+from revalued.report.video import check_video, film, with_caption
+from revalued.run import start as runs
 from run_helpers import call, quick_config
 from test_registered import can_draw
 

@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
-from revalued import UserError, runs
+from revalued import UserError
 from revalued.cli import main
-from revalued.sinks import Logging
+from revalued.run import start as runs
+from revalued.run.loggers import Logging
 from run_helpers import DEADLINE_SECONDS, flags_of, quick_config, rows, stop_after
 
 pytest.importorskip("wandb")

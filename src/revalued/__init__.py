@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 from revalued.envs.registration import register_tasks
 
 if TYPE_CHECKING:
+    from revalued.acting.ensemble import Utilities
     from revalued.agent import Agent, load
     from revalued.agents import BDQ, DQN, DecQN, DecQNC51, DecQNSum, REValueD
     from revalued.algorithms.decompositions import register_decomposition
-    from revalued.callbacks import Event, SaveBest, StopOnReturn
-    from revalued.ensemble_view import Utilities
     from revalued.errors import UserError
+    from revalued.training.callbacks import Event, SaveBest, StopOnReturn
 
 __version__ = "0.1.0"
 
@@ -37,9 +37,9 @@ __all__ = [
 _HOMES = {
     **dict.fromkeys(("Agent", "load"), "revalued.agent"),
     **dict.fromkeys(("BDQ", "DQN", "DecQN", "DecQNC51", "DecQNSum", "REValueD"), "revalued.agents"),
-    **dict.fromkeys(("Event", "SaveBest", "StopOnReturn"), "revalued.callbacks"),
+    **dict.fromkeys(("Event", "SaveBest", "StopOnReturn"), "revalued.training.callbacks"),
     "UserError": "revalued.errors",
-    "Utilities": "revalued.ensemble_view",
+    "Utilities": "revalued.acting.ensemble",
     "register_decomposition": "revalued.algorithms.decompositions",
 }
 

@@ -18,25 +18,26 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from revalued import runs
-from revalued.acting import Policy, explore
-from revalued.build import agent_shape, make_learner, resolve_device
-from revalued.callbacks import Callback, Callbacks, Event
+from revalued.acting.ensemble import Utilities, utilities_of
+from revalued.acting.exploration import explore
+from revalued.acting.policy import Policy
 from revalued.config import TrainConfig, validate
-from revalued.ensemble_view import Utilities, utilities_of
 from revalued.envs import EnvSource
+from revalued.envs.of_config import task_of
+from revalued.envs.spaces.own_form import OwnForm, own_env
 from revalued.errors import UserError
-from revalued.evaluation import Episode
-from revalued.interruption import noted_signals
-from revalued.knobs import Knobs, configure
-from revalued.own_form import OwnForm, own_env
-from revalued.progress import make_progress
-from revalued.run_folder import RunFolder, refuse_existing
-from revalued.saved_run import load_run
-from revalued.saving import ACTING_ONLY, refuse_occupied, save_policy, save_run, save_untrained
-from revalued.sinks import Logging
-from revalued.tasks import task_of
-from revalued.training import Outcome
+from revalued.run import start as runs
+from revalued.run.folder import RunFolder, refuse_existing
+from revalued.run.load import load_run
+from revalued.run.loggers import Logging
+from revalued.run.progress import make_progress
+from revalued.run.save import ACTING_ONLY, refuse_occupied, save_policy, save_run, save_untrained
+from revalued.run.signals import noted_signals
+from revalued.settings import Settings, configure
+from revalued.training.build import agent_shape, make_learner, resolve_device
+from revalued.training.callbacks import Callback, Callbacks, Event
+from revalued.training.evaluation import Episode
+from revalued.training.loop import Outcome
 
 _PREDICT_STREAM = zlib.crc32(b"predict")
 
@@ -62,7 +63,7 @@ class Agent:
         algo: str = "revalued",
         *,
         folder: str | Path | None = None,
-        **knobs: Unpack[Knobs],
+        **knobs: Unpack[Settings],
     ) -> None:
         task, source = _task_name(env), None if isinstance(env, str) else env
         config, _ = runs.prepare(configure(task, algo, knobs), source)

@@ -1,7 +1,7 @@
 """K critics side by side: their parameters stacked on a leading axis, and what their outputs mean.
 
 Every critic is Linear(D → H), a residual block h + relu(W2 relu(W1 h)), LayerNorm, and one linear layer to everything
-its head predicts. `predict` says it plainly; `revalued.passes` computes the same, and gradients, for learning.
+its head predicts. `predict` says it plainly; `revalued.learner.passes` computes the same, and gradients, for learning.
 """
 
 from __future__ import annotations

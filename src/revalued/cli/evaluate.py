@@ -32,9 +32,9 @@ def evaluate(arguments: list[str]) -> int:
     given = parse(EvaluateArguments, "evaluate", arguments)
     import torch
 
-    from revalued import runs
     from revalued.envs import LaneError
-    from revalued.evaluation import Episode, success_rate
+    from revalued.run import start as runs
+    from revalued.training.evaluation import Episode, success_rate
 
     # One observation at a time: more threads would only wait for each other, and for those that draw the pictures.
     torch.set_num_threads(1)

@@ -14,15 +14,15 @@ from types import FrameType
 
 from revalued.cli.where import Where
 from revalued.errors import UserError
-from revalued.experiments.executor import Stop
 from revalued.experiments.ledger import Ledger
 from revalued.experiments.notes import scale_note
 from revalued.experiments.overview import make_overview
 from revalued.experiments.plan import Experiment, PlannedRun, parse_task
+from revalued.experiments.process_executor import Stop
 from revalued.experiments.runner import Outcome, carry_out, workload_of
 from revalued.experiments.scales import Scale
 from revalued.experiments.workload import Workload
-from revalued.progress import format_duration
+from revalued.run.progress import format_duration
 
 _DEFAULT_JOBS = 2
 
@@ -69,7 +69,7 @@ def settle_jobs(
 
 def check_tasks(planned: Sequence[PlannedRun], tasks: Sequence[str]) -> None:
     """Refuse tasks that do not exist or whose simulator is not installed, before anything starts."""
-    from revalued.tasks import task_of
+    from revalued.envs.of_config import task_of
 
     names = {parse_task(task).task for task in tasks}
     first_of = {run.config.task: run.config for run in reversed(planned)}

@@ -36,7 +36,7 @@ def inspect(arguments: list[str]) -> int:
     import torch
 
     from revalued.envs import LaneError
-    from revalued.inspection.page import inspect_run
+    from revalued.report.inspection.page import inspect_run
 
     torch.set_num_threads(1)  # one observation at a time, as in `revalued evaluate`
     try:

@@ -16,7 +16,7 @@ from revalued.config import TrainConfig
 from revalued.errors import UserError, unknown_name
 from revalued.experiments.plan import Experiment, Setting, Variant, plan
 from revalued.experiments.scales import Scale
-from revalued.knobs import places
+from revalued.settings import places
 
 _SETTINGS = tuple(entry.name for entry in fields(Setting))
 _BOOLEANS = {"true": "", "yes": "", "false": "no-", "no": "no-"}

@@ -16,7 +16,7 @@ from revalued.algorithms.presets import PRESETS, preset
 from revalued.cli.parsing import parse
 from revalued.config import EngineName, TrainConfig, validate
 from revalued.errors import UserError
-from revalued.sinks import Logging
+from revalued.run.loggers import Logging
 
 
 @dataclass(frozen=True)
@@ -57,13 +57,13 @@ def train(arguments: list[str]) -> int:
     given = parse(TrainArguments, "train", arguments, TrainArguments(start_from))
     validate(given.config)
     given.logging.check()
-    from revalued.run_folder import default_path, refuse_existing
-    from revalued.tasks import task_of
+    from revalued.envs.of_config import task_of
+    from revalued.run.folder import default_path, refuse_existing
 
     task_of(given.config)
     path = given.out or default_path(given.config.task, given.config.algo, given.config.seed)
     refuse_existing(path)
-    from revalued import runs  # after everything is known to be right: importing torch takes a second
+    from revalued.run import start as runs  # after everything is known to be right: importing torch takes a second
 
     config, shape = runs.prepare(given.config)
     network, execution = shape.network, config.execution
@@ -86,7 +86,7 @@ def train(arguments: list[str]) -> int:
 def resume(arguments: list[str]) -> int:
     """Carry out `revalued resume`."""
     given = parse(ResumeArguments, "resume", arguments)
-    from revalued import runs
+    from revalued.run import start as runs
 
     def work(progress: Any, should_stop: Callable[[], bool]) -> Any:
         return runs.resume(
@@ -105,10 +105,10 @@ def resume(arguments: list[str]) -> int:
 
 def _guarded(path: Path, quiet: bool, work: Callable[[Any, Callable[[], bool]], Any]) -> int:
     """Train with Ctrl-C and SIGTERM turned into a checkpoint; say how it ended and how to go on."""
-    from revalued.engines import NonFiniteError
     from revalued.envs import LaneError
-    from revalued.interruption import noted_signals
-    from revalued.progress import make_progress
+    from revalued.learner.engines import NonFiniteError
+    from revalued.run.progress import make_progress
+    from revalued.run.signals import noted_signals
 
     resume_command = f"revalued resume {shlex.quote(str(path))}"
     progress = make_progress(quiet=quiet)
@@ -132,7 +132,7 @@ def _print_summary(path: Path, summary: dict[str, Any]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from revalued.progress import format_duration
+    from revalued.run.progress import format_duration
 
     table = Table(show_header=False, title=f"{summary['algo']} on {summary['task']}, seed {summary['seed']}")
     table.add_row("final return", f"{summary['final_return']:.1f}")

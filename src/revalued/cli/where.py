@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from revalued.errors import UserError
-from revalued.experiments.executor import Executor, LocalExecutor
+from revalued.experiments.process_executor import Executor, LocalExecutor
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,8 @@ class Where:
             return
         if self.cpus_per_run <= 0 or self.gpus_per_run < 0:
             raise UserError("a run takes more than 0 CPUs and at least 0 GPUs: see --cpus-per-run and --gpus-per-run")
-        from revalued.cluster.fan_out import ClusterExecutor
-        from revalued.cluster.ray_link import connect
+        from revalued.experiments.ray_executor import ClusterExecutor
+        from revalued.training.actors.ray_link import connect
 
         with connect(self.cluster) as ray:
             yield ClusterExecutor(ray, cpus=self.cpus_per_run, gpus=self.gpus_per_run, jobs=jobs, say=say)

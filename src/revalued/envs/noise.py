@@ -10,7 +10,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from revalued.envs.factored import FactoredEnv
+from revalued.envs.spaces.factored import FactoredEnv
 
 _NOISE_STREAM = zlib.crc32(b"noise")
 

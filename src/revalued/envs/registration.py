@@ -8,8 +8,8 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from revalued.envs.factored import FactoredEnv
-from revalued.envs.factory import TaskSpec, make_env, task_names
+from revalued.envs.kinds import TaskSpec, make_env, task_names
+from revalued.envs.spaces.factored import FactoredEnv
 
 NAMESPACE = "revalued"
 

@@ -12,13 +12,7 @@ from revalued.errors import UserError
 from revalued.experiments.identity import run_path
 from revalued.experiments.notes import scale_note
 from revalued.experiments.plan import Experiment, PlannedRun, Variant, variants_at
-from revalued.experiments.provenance import (
-    merged,
-    origin_commit,
-    read_provenance,
-    refuse_other_scale,
-    write_provenance,
-)
+from revalued.experiments.provenance import merged, origin_commit, read_provenance, refuse_other_scale, write_provenance
 from revalued.experiments.results import (
     CVAR_COLUMNS,
     RESULT_COLUMNS,
@@ -33,8 +27,7 @@ from revalued.experiments.results import (
 )
 from revalued.experiments.run_status import env_steps_so_far, finished_summary
 from revalued.experiments.scales import Scale
-from revalued.run_folder import machine, versions
-from revalued.source import source_commit
+from revalued.run.provenance import machine, source_commit, versions
 
 
 class Ledger:

@@ -10,7 +10,7 @@ from typing import Protocol
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
-from revalued.progress import format_duration
+from revalued.run.progress import format_duration
 
 
 @dataclass(frozen=True)

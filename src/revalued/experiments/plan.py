@@ -12,7 +12,7 @@ from revalued.algorithms.presets import preset
 from revalued.config import TrainConfig, validate
 from revalued.errors import UserError
 from revalued.experiments.scales import Scale
-from revalued.knobs import configure
+from revalued.settings import configure
 
 DEFAULT_BINS = 3
 DEFAULT_NOISE = 0.1

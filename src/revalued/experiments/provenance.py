@@ -9,8 +9,8 @@ from typing import Any
 
 from revalued.errors import UserError
 from revalued.experiments.scales import SCALES
-from revalued.run_folder import write_json
-from revalued.source import source_commit
+from revalued.run.files import write_json
+from revalued.run.provenance import source_commit
 
 FILE_NAME = "provenance.json"
 ORIGIN_NAME = "origin.json"

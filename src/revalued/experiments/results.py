@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from revalued.errors import UserError
-from revalued.run_folder import RunFolder
+from revalued.run.folder import RunFolder
 
 RESULT_COLUMNS = ("experiment", "variant", "task", "seed", "updates", "env_steps", "return", "wall_s")
 CVAR_COLUMNS = ("experiment", "variant", "task", "seed", "updates", "cvar95")

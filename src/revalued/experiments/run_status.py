@@ -10,7 +10,7 @@ from typing import Any
 from revalued.config import TrainConfig
 from revalued.errors import UserError
 from revalued.experiments.identity import significant_entries
-from revalued.run_folder import METRIC_COLUMNS, RunFolder
+from revalued.run.folder import METRIC_COLUMNS, RunFolder
 
 LOG_NAME = "log.txt"
 _LOG_MARK = "---"

@@ -9,17 +9,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from revalued.errors import UserError
-from revalued.experiments.executor import Executor, Stop
 from revalued.experiments.ledger import Ledger
 from revalued.experiments.overview import Overview, Standing
 from revalued.experiments.plan import ComputedExperiment, Experiment, PlannedRun
+from revalued.experiments.process_executor import Executor, Stop
 from revalued.experiments.provenance import read_provenance, write_origin, write_provenance
 from revalued.experiments.results import write_table
 from revalued.experiments.run_status import LOG_NAME, check_same_run, finished_summary
 from revalued.experiments.scales import Scale
 from revalued.experiments.workload import Workload, by_folder
-from revalued.run_folder import RunFolder, machine, versions
-from revalued.source import source_commit
+from revalued.run.folder import RunFolder
+from revalued.run.provenance import machine, source_commit, versions
 
 
 @dataclass(frozen=True)

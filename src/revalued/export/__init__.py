@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from revalued.envs import EnvSource
-from revalued.envs.choices import Choices, choices_of
+from revalued.envs.spaces.choices import Choices, choices_of
 from revalued.errors import UserError
 from revalued.export.graph import onnx_package, policy_model
-from revalued.run_folder import versions
-from revalued.saved_run import SavedRun, load_run
+from revalued.run.load import SavedRun, load_run
+from revalued.run.provenance import versions
 
 __all__ = ["FORMAT_VERSION", "export_run", "metadata_of", "policy_model"]
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from revalued import pages
 from revalued.errors import UserError
-from revalued.report import drawing, tables
+from revalued.report import drawing, pages, tables
 from revalued.report.contents import Chapter, chapters, introduction, sections
 from revalued.report.results import load
 

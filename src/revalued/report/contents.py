@@ -7,12 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from revalued import pages
 from revalued.experiments.catalogue import EXPERIMENTS
-from revalued.pages import Html, Section
-from revalued.report import figures, tables, theory, theory_figures, verdicts
+from revalued.report import figures, pages, tables, theory, theory_figures, verdicts
 from revalued.report.drawing import Figure, panel_svg
 from revalued.report.naming import task_label, variant_label
+from revalued.report.pages import Html, Section
 from revalued.report.published import REMARKS
 from revalued.report.results import Experiment, Row
 from revalued.report.statistics import FINAL_EVALUATIONS, RESAMPLES, separation_by_chance

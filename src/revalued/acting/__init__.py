@@ -1,0 +1,1 @@
+"""Acting: from utilities to actions, greedily or exploring."""

@@ -1,0 +1,1 @@
+"""Spaces: from what an environment offers to flat observations and factorised actions, and back."""

@@ -1,0 +1,111 @@
+"""What the choices of a task mean: their names, and the values that the environment itself receives for them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from revalued.envs.spaces.actions import action_codec
+from revalued.envs.spaces.discretise import Discretise
+from revalued.envs.spaces.factored import Factored, FactoredEnv
+
+
+@dataclass(frozen=True)
+class ActionPart:
+    """One array of an environment's action: all of it, or one entry of a Tuple or Dict."""
+
+    name: str
+    """Where it is, such as `taps.0`; empty if it is the whole action."""
+    first: int
+    """Its first dimension; the others follow."""
+    shape: tuple[int, ...]
+    """As the environment wants it, () for a single number."""
+    table: NDArray[Any]
+    """[n, A] the values of the choices, in the environment's own type; a shorter row ends with its last value again."""
+
+    @property
+    def num_dimensions(self) -> int:
+        """Return how many dimensions fill this part."""
+        return len(self.table)
+
+
+@dataclass(frozen=True)
+class Choices:
+    """All dimensions of an environment's action space, in the order of the policy's sub-actions."""
+
+    names: tuple[str, ...]
+    sizes: tuple[int, ...]
+    parts: tuple[ActionPart, ...]
+
+    def values(self) -> list[list[Any]]:
+        """Return the values of each dimension's choices as plain numbers."""
+        rows = [row for part in self.parts for row in part.table.tolist()]
+        return [row[:size] for row, size in zip(rows, self.sizes, strict=True)]
+
+
+def choices_of(env: FactoredEnv, bins: int) -> Choices:
+    """Return what the choices of a task's environment mean.
+
+    Names come from the environment's attribute `action_names` where it has one name per dimension, otherwise from the
+    structure of its action space.
+    """
+    assert isinstance(env.action_space, spaces.MultiDiscrete)
+    sizes = tuple(int(size) for size in env.action_space.nvec)
+    space, decode = _decoder(env, bins)
+    columns = [
+        np.minimum(column, np.asarray(sizes) - 1)  # shorter dimensions repeat their last choice
+        for column in range(max(sizes))
+    ]
+    actions = [dict(_leaves(space, decode(column))) for column in columns]
+    parts: list[ActionPart] = []
+    names: list[str] = []
+    for name, leaf in actions[0].items():
+        shape = np.shape(leaf)
+        table = np.stack([np.ravel(action[name]) for action in actions], axis=1)
+        if len(table):
+            parts.append(ActionPart(name, len(names), shape, table))
+            names += [f"{name or 'action'}{_index(shape, number)}" for number in range(len(table))]
+    own = getattr(env.unwrapped, "action_names", ())
+    if len(own) == len(names):
+        names = [str(label) for label in own]
+    return Choices(tuple(names), sizes, tuple(parts))
+
+
+def _decoder(env: FactoredEnv, bins: int) -> tuple[spaces.Space[Any], Callable[[NDArray[np.int64]], Any]]:
+    """Return the environment's own action space, and how choices become an action of it."""
+    layer: gymnasium.Env[Any, Any] = env
+    while isinstance(layer, gymnasium.Wrapper):
+        if isinstance(layer, Discretise):
+            return layer.env.action_space, layer.action
+        if isinstance(layer, Factored):
+            return layer.env.action_space, action_codec(layer.env.action_space, bins).decode
+        layer = layer.env
+    return env.action_space, lambda choices: choices
+
+
+def _leaves(space: spaces.Space[Any], action: Any, where: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the arrays and numbers of an action with their places, in the order of the dimensions."""
+    entries: list[tuple[Any, spaces.Space[Any]]]
+    if isinstance(space, spaces.Dict):
+        entries = list(space.spaces.items())
+    elif isinstance(space, spaces.Tuple):
+        entries = list(enumerate(space.spaces))
+    else:
+        yield where, action
+        return
+    for key, part in entries:
+        yield from _leaves(part, action[key], f"{where}.{key}" if where else str(key))
+
+
+def _index(shape: tuple[int, ...], number: int) -> str:
+    """Return the index of an entry of an array, as one would write it."""
+    if not shape or math.prod(shape) == 0:
+        return ""
+    return f"[{', '.join(str(index) for index in np.unravel_index(number, shape))}]"

@@ -1,0 +1,49 @@
+"""Any Gymnasium environment as a factored one: choices per dimension in, flat float32 observations out."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from revalued.envs.faults import EnvFault
+from revalued.envs.spaces.actions import action_codec
+from revalued.envs.spaces.observations import observation_codec
+
+FactoredEnv: TypeAlias = gymnasium.Env[NDArray[np.float32], NDArray[np.int64]]
+"""What every task becomes: flat float32 observations, MultiDiscrete actions."""
+
+
+class Factored(gymnasium.Wrapper[NDArray[np.float32], NDArray[np.int64], Any, Any]):
+    """Translates between the spaces of an environment and flat vectors; everything else passes unchanged."""
+
+    def __init__(self, env: gymnasium.Env[Any, Any], bins: int) -> None:
+        super().__init__(env)
+        self._actions = action_codec(env.action_space, bins)
+        self._observations = observation_codec(env.observation_space)
+        self.action_space = spaces.MultiDiscrete(np.array(self._actions.sizes))
+        self.observation_space = spaces.Box(self._observations.low, self._observations.high, dtype=np.float32)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[NDArray[np.float32], dict[str, Any]]:
+        """Begin an episode."""
+        answer = self.env.reset(seed=seed, options=options)
+        if not isinstance(answer, tuple) or len(answer) != 2:
+            raise EnvFault("reset() must return an observation and an info dictionary")
+        return self._observations.flatten(answer[0]), answer[1]
+
+    def step(self, action: NDArray[np.int64]) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
+        """Take the action of the environment's own form that is behind one choice per dimension."""
+        answer: Any = self.env.step(self._actions.decode(action))
+        if not isinstance(answer, tuple) or len(answer) != 5:
+            raise EnvFault("step() must return observation, reward, terminated, truncated and info")
+        observation, reward, terminated, truncated, info = answer
+        flat = self._observations.flatten(observation)
+        try:
+            return flat, float(reward), bool(terminated), bool(truncated), info
+        except (TypeError, ValueError):
+            raise EnvFault(f"the reward should be a number, it is {reward!r}") from None

@@ -1,0 +1,142 @@
+"""What an agent looks like from outside: observations and actions in the form of the environment it learns in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from revalued.envs import EnvFault, Factored, FactoredEnv, read_mask, store_observation
+from revalued.envs.spaces.actions import action_codec
+from revalued.envs.spaces.observations import observation_codec
+from revalued.errors import UserError
+
+_OWN_FORM_PREFIXES = ("gym:", "custom:")
+
+
+def own_env(env: FactoredEnv, task: str) -> gymnasium.Env[Any, Any]:
+    """Return the environment whose observations and actions an agent speaks.
+
+    That is the user's own, before it was factored, for `gym:` and `custom:` tasks; a task of this package is what
+    `gymnasium.make("revalued/TASK-v0")` makes, with one choice per dimension.
+    """
+    layer: gymnasium.Env[Any, Any] = env
+    while task.startswith(_OWN_FORM_PREFIXES) and isinstance(layer, gymnasium.Wrapper):
+        if isinstance(layer, Factored):
+            return layer.env
+        layer = layer.env
+    return env
+
+
+@dataclass(frozen=True)
+class OwnForm:
+    """Translates between an environment's own form and flat vectors, for one observation or a batch of them."""
+
+    observation_space: spaces.Space[Any]
+    action_space: spaces.Space[Any]
+    sizes: tuple[int, ...]
+    """Choices per action dimension."""
+    observation_size: int
+    flatten: Callable[[Any], NDArray[np.float32]]
+    decode: Callable[[NDArray[np.int64]], Any]
+
+    @classmethod
+    def of(cls, env: gymnasium.Env[Any, Any], bins: int) -> OwnForm:
+        """Return the form of an environment."""
+        observations, actions = observation_codec(env.observation_space), action_codec(env.action_space, bins)
+        return cls(
+            env.observation_space,
+            env.action_space,
+            actions.sizes,
+            len(observations.low),
+            observations.flatten,
+            actions.decode,
+        )
+
+    def read(self, observation: Any) -> tuple[NDArray[np.float32], bool]:
+        """Return observations [B, D] and whether they were a batch; what is not of the space is refused."""
+        try:
+            number = _batch_size(self.observation_space, observation)
+            space, count = self.observation_space, 1 if number is None else number
+            flat = np.zeros((count, self.observation_size), np.float32)
+            for index in range(count):
+                one = observation if number is None else _entry(space, observation, index)
+                self._store(flat[index], one, "" if number is None else f" number {index}")
+        except EnvFault as fault:
+            raise UserError(f"{fault}; the observation space is {self.observation_space}") from fault
+        return flat, number is not None
+
+    def _store(self, destination: NDArray[np.float32], observation: Any, which: str) -> None:
+        try:
+            store_observation(destination, self.flatten(observation))
+        except EnvFault as fault:
+            raise EnvFault(str(fault).replace("the observation", f"the observation{which}", 1)) from fault
+
+    def read_masks(self, masks: Any, count: int, *, is_batch: bool) -> NDArray[np.bool_]:
+        """Return action masks [B, Σ sizes], each a flat vector or one vector per dimension."""
+        try:
+            offered = list(masks) if is_batch else [masks]
+        except TypeError:
+            raise UserError(f"action_masks must be one mask for each of {count} observations, got {masks!r}") from None
+        if len(offered) != count:
+            raise UserError(f"there are {len(offered)} action masks for {count} observations")
+        try:
+            return np.stack([read_mask({"action_mask": mask}, self.sizes) for mask in offered])
+        except EnvFault as fault:
+            raise UserError(str(fault)) from fault
+
+    def write(self, choices: NDArray[np.int64], *, is_batch: bool) -> Any:
+        """Return the actions behind choices [B, N]: one, an array of them, or a list if they are no arrays."""
+        actions = [self.decode(row) for row in choices]
+        if not is_batch:
+            return actions[0]
+        return actions if isinstance(self.action_space, spaces.Dict | spaces.Tuple) else np.stack(actions)
+
+
+def _parts(space: spaces.Space[Any]) -> list[tuple[Any, spaces.Space[Any]]] | None:
+    if isinstance(space, spaces.Dict):
+        return list(space.spaces.items())
+    return list(enumerate(space.spaces)) if isinstance(space, spaces.Tuple) else None
+
+
+def _batch_size(space: spaces.Space[Any], observation: Any, where: str = "") -> int | None:
+    """Return how many observations these are, None for a single one that is no batch."""
+    parts = _parts(space)
+    if parts is not None:
+        expected = set(dict(parts))
+        found = set(observation) if isinstance(space, spaces.Dict) and isinstance(observation, dict) else None
+        if isinstance(space, spaces.Tuple) and isinstance(observation, tuple | list):
+            found = set(range(len(observation)))
+        if found != expected:
+            kind = "dictionary" if isinstance(space, spaces.Dict) else "tuple"
+            raise EnvFault(f"the observation{where} must be a {kind} with the entries {[key for key, _ in parts]}")
+        counts = {_batch_size(part, observation[key], f"{where}[{key!r}]") for key, part in parts}
+        if len(counts) > 1:
+            raise EnvFault(f"the parts of the observation{where} belong to batches of different sizes")
+        return counts.pop()
+    shape = space.nvec.shape if isinstance(space, spaces.MultiDiscrete) else tuple(space.shape or ())
+    try:
+        array = np.asarray(observation)
+    except ValueError:  # rows of unequal length
+        raise EnvFault(f"the observation{where} is no array of shape {shape}") from None
+    if array.dtype.kind not in "biuf":
+        raise EnvFault(f"the observation{where} holds {array.dtype} instead of numbers")
+    if array.shape == shape:
+        return None
+    if array.shape[1:] != shape or len(array) == 0:
+        batch = ", ".join(["B", *map(str, shape)])
+        raise EnvFault(f"the observation{where} has shape {array.shape} instead of {shape}, or ({batch}) for a batch")
+    return len(array)
+
+
+def _entry(space: spaces.Space[Any], observations: Any, index: int) -> Any:
+    parts = _parts(space)
+    if parts is None:
+        return np.asarray(observations)[index]
+    chosen = {key: _entry(part, observations[key], index) for key, part in parts}
+    return chosen if isinstance(space, spaces.Dict) else tuple(chosen.values())

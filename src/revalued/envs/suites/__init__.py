@@ -1,0 +1,1 @@
+"""Suites of tasks: the control suite, MetaWorld, ids of Gymnasium, toys."""

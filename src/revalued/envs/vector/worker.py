@@ -1,0 +1,69 @@
+"""What runs inside a worker process: a `LaneGroup` that obeys one-byte commands until its parent is gone."""
+
+from __future__ import annotations
+
+import pickle
+import signal
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from types import FrameType
+from typing import Any, Final
+
+from revalued.envs.spaces.factored import FactoredEnv
+from revalued.envs.vector.lane_group import LaneGroup
+from revalued.envs.vector.lane_types import LaneBuffers, LaneError
+
+RESET: Final = b"r"
+STEP: Final = b"s"
+RESTORE: Final = b"l"
+"""Followed by the pickled `LaneState` of this worker's lanes."""
+DONE: Final = b"k"
+"""The only answer but a failure, which is the pickled arguments of a `LaneError`."""
+_GRACE_SECONDS: Final = 10
+
+
+def run_worker(
+    connection: Connection,
+    make: Callable[[], FactoredEnv],
+    worker: int,
+    lanes: range,
+    memory: Any,
+    shape: tuple[int, int, int, int],
+    sizes: tuple[int, ...],
+    seed: int,
+    stream: int | str,
+) -> None:
+    """Step the lanes of one worker, on command, until the parent closes the pipe or fails to."""
+    # Ctrl-C in a terminal and a scheduler's SIGTERM reach every process of the group, but what they mean is for the
+    # parent to decide. The parent held the signals back until here.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, _end_soon)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM})
+    try:
+        try:
+            group = LaneGroup(make, lanes, LaneBuffers.over(memory, *shape).select(lanes), sizes, seed, stream)
+            connection.send_bytes(DONE)
+            _serve(connection, group)
+        except LaneError as error:
+            details = {"lane": error.lane, "episode": error.episode, "step": error.step}
+            arguments = {"message": str(error), "worker": worker, "traceback_text": error.traceback_text, **details}
+            connection.send_bytes(pickle.dumps(arguments))
+    except (EOFError, OSError):
+        return  # the parent is gone, or has closed the lanes; whatever environments raise is a LaneError by now
+
+
+def _serve(connection: Connection, group: LaneGroup) -> None:
+    while True:
+        message = connection.recv_bytes()
+        if message == STEP:
+            group.finish_step()
+        elif message == RESET:
+            group.reset()
+        else:
+            group.restore(pickle.loads(message[len(RESTORE) :]))
+        connection.send_bytes(DONE)
+
+
+def _end_soon(number: int, frame: FrameType | None) -> None:
+    """Leave the parent time to finish its step and close the pipe; SIGALRM ends this process if it never does."""
+    signal.alarm(_GRACE_SECONDS)

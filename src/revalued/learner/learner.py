@@ -1,0 +1,83 @@
+"""The learner: the only owner of the online and target parameters, the optimiser, and the priorities it hands back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from revalued.acting.policy import Policy
+from revalued.config import AlgorithmConfig, EngineName, LearnerConfig
+from revalued.learner.engines import LearnerState, NonFiniteError, make_engine
+from revalued.learner.metrics import Metrics
+from revalued.networks import NetworkShape, initialise, zeros
+from revalued.replay import Batch
+
+
+class Learner:
+    """Stacked critics and their targets, updated together."""
+
+    def __init__(
+        self,
+        algorithm: AlgorithmConfig,
+        config: LearnerConfig,
+        shape: NetworkShape,
+        support: tuple[float, float] | None,
+        seed: int,
+        device: torch.device,
+        *,
+        engine: EngineName = "auto",
+        compile_update: bool = False,
+    ) -> None:
+        self.algorithm, self.config, self.shape, self.device = algorithm, config, shape, device
+        self.updates = 0
+        self.online = initialise(shape, torch.Generator().manual_seed(seed), device)
+        self.target = {name: tensor.clone() for name, tensor in self.online.items()}
+        self.first_moment, self.second_moment = zeros(shape, device), zeros(shape, device)
+        self.exists = torch.from_numpy(shape.actions.exists).to(device) if shape.actions.is_padded else None
+        self.support = None if support is None else torch.linspace(*support, shape.atoms, device=device)
+        state = LearnerState(
+            algorithm, config, shape, device, self.online, self.target, self.first_moment, self.second_moment,
+            self.exists, self.support,
+        )  # fmt: skip
+        self._engine = make_engine(state, engine, compiled=compile_update)
+
+    @torch.no_grad()
+    def update(self, batch: Batch) -> tuple[NDArray[np.float32], Metrics]:
+        """Do one gradient step on the batch; return its new priorities [B] and metrics for the log."""
+        priorities, metrics = self._engine.update(batch, self.updates)
+        self.updates += 1
+        return priorities, metrics
+
+    def policy(self) -> Policy:
+        """Return the online critics' policy, which follows every update."""
+        return Policy(self.shape, self.online, self.support, self._engine.critics() or "torch")
+
+    def check_finite(self) -> None:
+        """Raise if any parameter is not a finite number; called before a checkpoint is written."""
+        for name, tensor in self.online.items():
+            if not torch.isfinite(tensor).all():
+                raise NonFiniteError(f"parameter {name} is not finite after update {self.updates:,}")
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return all learned state by name, for a checkpoint."""
+        groups = {
+            "online": self.online,
+            "target": self.target,
+            "adam.first_moment": self.first_moment,
+            "adam.second_moment": self.second_moment,
+        }
+        return {f"{group}.{name}": tensor for group, stack in groups.items() for name, tensor in stack.items()}
+
+    def load_tensors(self, tensors: Mapping[str, Tensor], updates: int) -> None:
+        """Take over the state that `tensors` returned after that many updates."""
+        own = self.tensors()
+        for name, tensor in own.items():
+            if name not in tensors or tensors[name].shape != tensor.shape:
+                raise ValueError(f"the checkpoint's {name} does not fit this network")
+        for name, tensor in own.items():
+            tensor.copy_(tensors[name])
+        self.updates = updates

@@ -1,0 +1,214 @@
+"""The engine that updates in C."""
+
+from __future__ import annotations
+
+import math
+from ctypes import byref
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.autograd.graph import increment_version
+
+from revalued.algorithms.loss import Predictions, loss_terms
+from revalued.learner.metrics import Metrics
+from revalued.learner.state import (
+    ADAM_BETAS,
+    ADAM_EPSILON,
+    LearnerState,
+    Updated,
+    finite_priorities,
+    metrics_of,
+    non_finite,
+)
+from revalued.native.acting import NativeCritics
+from revalued.native.layout import (
+    FoldingC,
+    KeptC,
+    LossC,
+    Memory,
+    ParametersC,
+    ScratchC,
+    SlopesC,
+    StepC,
+    UpdateC,
+    address,
+    array_address,
+)
+from revalued.native.library import load
+from revalued.native.merging import MergedLayers, writes_to
+from revalued.networks import LAYER_NORM_EPSILON, interpret, interpret_gradient, zeros
+from revalued.replay import Batch
+
+ROWS_AT_A_TIME = 256
+"""Rows that go through a critic together: enough for fast products, few enough to stay in a core's cache."""
+_WIDTH_UNIT = 16
+_FIGURES = ("loss", "td_loss", "mean_q", "td_error", "regulariser", "mean_target", "gradient_norm")
+
+_NOT_FINITE = {-1: "targets", -2: "TD errors", -3: "gradients"}
+"""What the library's answers mean."""
+
+
+class NativeEngine:
+    """The update in C: all of it where utilities are averaged or added up, else all but the loss."""
+
+    def __init__(self, state: LearnerState) -> None:
+        self.state, self._library, self._memory = state, load(), Memory()
+        self._threads = torch.get_num_threads()
+        shape, rows = state.shape, state.config.batch_size
+        self._computes_loss = shape.head == "utilities" and state.algorithm.decomposition in ("mean", "sum", "atomic")
+        # with the loss in C a critic is done with before the next one begins, and they share memory
+        self._places = self._threads if self._computes_loss else shape.critics
+        self._gradients = zeros(replace(shape, critics=min(shape.critics, self._threads)), state.device)
+        critics, outputs = shape.critics, (rows, shape.head_size)
+        # of the next states and, for the regulariser, of those now
+        self._target = torch.zeros(critics, 2 if state.algorithm.beta > 0 else 1, *outputs)
+        self._online_next = torch.zeros(critics, *outputs) if state.algorithm.double_q else None
+        self._output, self._output_gradient = torch.zeros(2, self._places, *outputs).unbind()
+        # next and now; the last column carries the input layer's bias
+        self._observations = torch.ones(2, rows, shape.observation_size + 1)
+        self._next, self._now = self._observations.numpy()[..., :-1]
+        self._exists = shape.actions.exists if shape.actions.is_padded else None
+        self._norms, self._figures = np.zeros(critics, np.float32), np.zeros(len(_FIGURES))
+        self._logged = [i for i, name in enumerate(_FIGURES) if name != "regulariser" or state.algorithm.beta > 0]
+        self._names = [_FIGURES[i] for i in self._logged]
+        self._merged, self._merged_target = (
+            MergedLayers(shape, parameters) if merges else None
+            for parameters, merges in ((state.online, state.merges_online), (state.target, state.merges_target))
+        )
+        self._update, self._loss, self._step = self._lay_out(), self._lay_out_loss(), self._lay_out_step()
+        self._folded = [*state.online.values(), *state.target.values()]
+        self._folded_after: list[int] | None = None
+
+    def _lay_out(self) -> UpdateC:
+        state, reserve = self.state, self._memory.reserve
+        shape, rows, threads = state.shape, state.config.batch_size, self._threads
+        critics, inputs, hidden, outputs = shape.critics, shape.observation_size + 1, shape.hidden_size, shape.head_size
+        width = -(-(outputs + 1) // _WIDTH_UNIT) * _WIDTH_UNIT
+        block = min(ROWS_AT_A_TIME, rows)
+
+        def folding(merged: MergedLayers | None) -> FoldingC:
+            block1 = None if merged is None else merged.address
+            return FoldingC(block1, reserve(critics, hidden, width), reserve(critics, outputs))
+
+        kept = [reserve(self._places, rows, hidden) for _ in range(3)]
+        features = kept[0] if state.merges_online else reserve(self._places, rows, hidden)
+        return UpdateC(
+            self._library.sgemm, threads, critics, rows, inputs, hidden, outputs, width, block,
+            LAYER_NORM_EPSILON, shape.trunk_gradient_scale,
+            ParametersC.of(state.online), ParametersC.of(state.target),
+            ParametersC.of(state.first_moment), ParametersC.of(state.second_moment), ParametersC.of(self._gradients),
+            folding(self._merged), folding(self._merged_target),
+            KeptC(
+                *kept, features, reserve(self._places, rows), reserve(self._places, rows),
+                address(self._output), address(self._output_gradient),
+            ),
+            ScratchC(
+                *(reserve(threads, block, hidden) for _ in range(3)), reserve(threads, block, width),
+                reserve(threads, block), reserve(threads, block), reserve(threads, 2, outputs),
+            ),
+            SlopesC(
+                *(reserve(threads, rows, width) for _ in range(2)), *(reserve(threads, rows, hidden) for _ in range(2)),
+                reserve(threads, inputs, hidden), reserve(threads, hidden, width),
+                reserve(threads, dtype=torch.float64),
+            ),
+            address(self._observations), address(self._target), address(self._online_next), self._target.shape[1],
+        )  # fmt: skip
+
+    def _lay_out_loss(self) -> LossC:
+        algorithm, actions = self.state.algorithm, self.state.shape.actions
+        critics, rows = self.state.shape.critics, self.state.config.batch_size
+        return LossC(
+            dimensions=actions.num_dimensions,
+            choices=actions.max_choices,
+            mean_of_max=algorithm.ensemble_target == "mean-of-max",
+            adds=algorithm.decomposition == "sum",
+            quadratic=algorithm.regulariser_weight == "quadratic",
+            reduces_by_mean=algorithm.regulariser_reduction == "mean",
+            beta=algorithm.beta,
+            temperature=algorithm.regulariser_temperature,
+            targets=self._memory.reserve(rows),
+            errors=self._memory.reserve(critics, rows),
+            sums=self._memory.reserve(critics, self._threads, len(_FIGURES) - 1, dtype=torch.float64),
+            figures=array_address(self._figures, np.float64),
+        )
+
+    def _lay_out_step(self) -> StepC:
+        config = self.state.config
+        return StepC(
+            clip=config.gradient_clip,
+            rate1=1 - ADAM_BETAS[0],
+            rate2=1 - ADAM_BETAS[1],
+            epsilon=ADAM_EPSILON,
+            target_rate=config.target_update_rate,
+            norms=array_address(self._norms, np.float32),
+        )
+
+    def critics(self) -> NativeCritics:
+        """Return the online critics, which share what this engine has multiplied."""
+        return NativeCritics(self.state.shape, self.state.online, self._merged)
+
+    def _fold_if_changed(self) -> None:
+        """Fold the parameters' layers unless the last update has done so and nobody has written to them since."""
+        if list(map(writes_to, self._folded)) != self._folded_after:
+            self._library.functions.revalued_fold(byref(self._update))
+
+    def _count_writes(self) -> None:
+        """Let all others know that an update has written; what is folded here belongs to what it wrote."""
+        increment_version(self._folded)
+        self._folded_after = list(map(writes_to, self._folded))
+        if self._merged is not None:
+            self._merged.take_as_current()
+
+    def update(self, batch: Batch, updates: int) -> Updated:
+        """Do one gradient step."""
+        if len(batch.rows) != self.state.config.batch_size:
+            raise ValueError(f"expected {self.state.config.batch_size} transitions, not {len(batch.rows)}")
+        self._now[:], self._next[:] = batch.observations, batch.next_observations
+        self._fold_if_changed()
+        self._step.step_size = self.state.config.learning_rate / (1 - ADAM_BETAS[0] ** (updates + 1))
+        self._step.correction2 = math.sqrt(1 - ADAM_BETAS[1] ** (updates + 1))
+        return (self._whole if self._computes_loss else self._in_halves)(batch, updates)
+
+    def _whole(self, batch: Batch, updates: int) -> Updated:
+        loss, priorities = self._loss, np.empty(len(batch.rows), np.float32)
+        if batch.next_masks is None:
+            legal, loss.legal_stride = self._exists, 0
+        else:
+            legal, loss.legal_stride = self.state.shape.actions.legal(batch.next_masks), loss.dimensions * loss.choices
+        loss.actions = array_address(batch.actions, np.int64)
+        loss.returns = array_address(batch.returns, np.float32)
+        loss.discounts = array_address(batch.discounts, np.float32)
+        loss.weights = array_address(batch.weights, np.float32)
+        loss.legal = None if legal is None else array_address(legal, np.bool_)
+        loss.priorities = array_address(priorities, np.float32)
+        result = self._library.functions.revalued_update(byref(self._update), byref(loss), byref(self._step))
+        self._count_writes()
+        if result > 0:
+            raise IndexError(f"{result} sub-actions of the batch are none of the {loss.choices} choices")
+        if result < 0:
+            raise non_finite(_NOT_FINITE[result], updates)
+        return Updated(priorities, Metrics(self._names, self._figures[self._logged]))
+
+    def _in_halves(self, batch: Batch, updates: int) -> Updated:
+        state, functions = self.state, self._library.functions
+        functions.revalued_predict(byref(self._update))
+
+        def meaning(output: Tensor) -> Tensor:
+            return interpret(output, state.shape, state.exists)
+
+        predictions = Predictions(
+            meaning(self._output),
+            meaning(self._target[:, 0]),
+            meaning(self._target[:, 1]) if state.algorithm.beta > 0 else None,
+            None if self._online_next is None else meaning(self._online_next),
+        )
+        terms = loss_terms(state.algorithm, predictions, state.to_device(batch), state.exists, state.support)
+        priorities = finite_priorities(terms, updates)
+        self._output_gradient.copy_(interpret_gradient(terms.gradient, state.shape, state.exists))
+        functions.revalued_step(byref(self._update), byref(self._step))
+        self._count_writes()
+        if not np.isfinite(self._norms).all():
+            raise non_finite(_NOT_FINITE[-3], updates)
+        return Updated(priorities, metrics_of(terms, torch.from_numpy(self._norms)))

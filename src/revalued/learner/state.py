@@ -1,0 +1,106 @@
+"""What an engine works on, and what it must be able to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from revalued.algorithms.loss import LossTerms, TensorBatch
+from revalued.config import AlgorithmConfig, LearnerConfig
+from revalued.learner.metrics import Metrics
+from revalued.learner.passes import merging_pays
+from revalued.native.acting import NativeCritics
+from revalued.networks import NetworkShape, Parameters
+from revalued.replay import Batch
+
+ADAM_BETAS = (0.9, 0.999)
+ADAM_EPSILON = 1e-8
+
+
+@dataclass(frozen=True)
+class LearnerState:
+    """What is learned, all on one device, and what decides how."""
+
+    algorithm: AlgorithmConfig
+    config: LearnerConfig
+    shape: NetworkShape
+    device: torch.device
+    online: Parameters
+    target: Parameters
+    first_moment: Parameters
+    second_moment: Parameters
+    exists: Tensor | None
+    """Which choices are no padding, [N, A]; None where none is."""
+    support: Tensor | None
+    """Atoms [Z] of categorical heads."""
+
+    @property
+    def merges_online(self) -> bool:
+        """Tell whether the online critics' first two layers are multiplied beforehand."""
+        return merging_pays(self.shape, self.config.batch_size, backward=True)
+
+    @property
+    def merges_target(self) -> bool:
+        """Tell whether the target critics' first two layers are multiplied beforehand."""
+        rows = self.config.batch_size * (2 if self.algorithm.beta > 0 else 1)
+        return merging_pays(self.shape, rows, backward=False)
+
+    def to_device(self, batch: Batch) -> TensorBatch:
+        """Return the batch as tensors of their own."""
+
+        # torch owns aligned copies: matrix products may round differently for buffers of another alignment
+        def copy(array: NDArray[np.generic]) -> Tensor:
+            return torch.tensor(array, device=self.device)
+
+        return TensorBatch(
+            copy(batch.observations), copy(batch.actions), copy(batch.returns), copy(batch.discounts),
+            copy(batch.next_observations), copy(batch.weights),
+            None if batch.next_masks is None else copy(self.shape.actions.legal(batch.next_masks)),
+        )  # fmt: skip
+
+
+class NonFiniteError(RuntimeError):
+    """Learning has diverged: a loss, a priority or a parameter is no longer a finite number."""
+
+
+class Updated(NamedTuple):
+    """What an update leaves behind besides new parameters."""
+
+    priorities: NDArray[np.float32]
+    """Of the batch's transitions, [B]."""
+    figures: Metrics
+    """For the log."""
+
+
+class Engine(Protocol):
+    """A way to update the state it was made for."""
+
+    def update(self, batch: Batch, updates: int) -> Updated:
+        """Do one gradient step after so many others; raises `NonFiniteError` rather than learn from no numbers."""
+
+    def critics(self) -> NativeCritics | None:
+        """Return the online critics for choosing actions; None where PyTorch evaluates them."""
+
+
+def non_finite(what: str, updates: int) -> NonFiniteError:
+    """Return the error that says what is not finite in the update after so many others."""
+    return NonFiniteError(f"the {what} of update {updates + 1:,} are not finite: learning has diverged")
+
+
+def finite_priorities(terms: LossTerms, updates: int) -> NDArray[np.float32]:
+    """Return a loss's priorities on the host; refuses those that are not finite."""
+    priorities: NDArray[np.float32] = terms.priorities.cpu().numpy()
+    if not np.isfinite(priorities).all():
+        raise non_finite("TD errors", updates)
+    return priorities
+
+
+def metrics_of(terms: LossTerms, norms: Tensor) -> Metrics:
+    """Put the figures of a loss and the gradients' norms [K] together."""
+    found = {"loss": terms.loss, **terms.metrics, "gradient_norm": norms.mean()}
+    return Metrics(list(found), torch.stack(list(found.values())))

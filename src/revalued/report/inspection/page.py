@@ -1,0 +1,252 @@
+"""One page about a run: how it learnt, what it thinks along an episode, what is in its replay."""
+
+from __future__ import annotations
+
+import base64
+import json
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from revalued.config import to_dict
+from revalued.envs import EnvSource, episode_seed
+from revalued.envs.spaces.choices import Choices, choices_of
+from revalued.errors import UserError
+from revalued.report import pages
+from revalued.report.drawing import Panel, panel_svg, require_matplotlib
+from revalued.report.inspection.data import EpisodeRecord, record_episode
+from revalued.report.inspection.episode_figures import (
+    ILLEGAL,
+    agreement_panels,
+    choice_panels,
+    colour_of,
+    utility_panels,
+    value_panels,
+)
+from revalued.report.inspection.replay import ReplayErrors, replay_errors
+from revalued.report.inspection.training_figures import learning_panels, replay_panels
+from revalued.report.video import check_video, film
+from revalued.run.load import SavedRun, load_run
+
+GENERATOR = "revalued inspect"
+CLOSE_UP_STEPS = 100
+LARGEST_EMBEDDED_VIDEO = 20_000_000
+"""Bytes; a larger film lies beside the page."""
+
+
+@dataclass(frozen=True)
+class Played:
+    """The episodes of a page, and the film of the first or why there is none."""
+
+    records: list[EpisodeRecord]
+    choices: Choices
+    video: bytes | None
+    why_no_video: str
+    """Empty where there is a film, or where none was wanted."""
+
+
+def inspect_run(
+    path: Path,
+    out: Path | None = None,
+    warn: Callable[[str], None] = lambda text: None,
+    *,
+    episodes: int = 1,
+    seed: int = 0,
+    video: bool = True,
+    force: bool = False,
+    env: EnvSource | None = None,
+) -> Path:
+    """Write the page about a run, `inspect.html` in its folder unless told otherwise, and return where it is.
+
+    The episodes are those of `revalued evaluate` with the same seed. A file that is no earlier page of this kind is
+    replaced only by `force`.
+    """
+    if episodes < 1:
+        raise UserError(f"episodes = {episodes} is not possible: it must be at least 1")
+    require_matplotlib()
+    run = load_run(path, warn, env, replay=True)
+    out = path / "inspect.html" if out is None else out
+    mark = pages.generator_tag(GENERATOR)
+    pages.refuse_foreign(out, mark, force)
+    beside = out.with_suffix(".mp4")
+    may_replace_film = force or out.exists() or not beside.exists()
+    played = play(run, [episode_seed(seed, "evaluate", 0, number) for number in range(episodes)], video=video)
+    if played.video is not None and len(played.video) > LARGEST_EMBEDDED_VIDEO:
+        if not may_replace_film:
+            raise UserError(f"the film is too large for the page, and {beside} exists: move it away or add --force")
+        out.parent.mkdir(parents=True, exist_ok=True)
+        beside.write_bytes(played.video)
+    pages.write_own(out, page_of(run, played, replay_errors(run), seed, beside.name), mark, force)
+    return out
+
+
+def play(run: SavedRun, seeds: Sequence[int], *, video: bool) -> Played:
+    """Play the episodes, filming the first if wanted and possible."""
+    decomposition = run.config.algorithm.decomposition
+    film_bytes, filmed, reason = None, None, ""
+    if video:
+        try:
+            film_bytes, filmed = _filmed(run, seeds[0])
+        except UserError as error:
+            reason = str(error)
+    stage = run.task.make()
+    try:
+        choices = choices_of(stage, run.config.bins)
+        records = [] if filmed is None else [filmed]
+        for seed in seeds[len(records) :]:
+            records.append(record_episode(stage, run.policy, seed, decomposition=decomposition))
+    finally:
+        stage.close()
+    return Played(records, choices, film_bytes, reason)
+
+
+def _filmed(run: SavedRun, seed: int) -> tuple[bytes, EpisodeRecord]:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "episode.mp4"
+        check_video(path)
+        stage = run.task.make("rgb_array")
+        try:
+            with film(stage, path) as watch:
+                decomposition = run.config.algorithm.decomposition
+                record = record_episode(stage, run.policy, seed, decomposition=decomposition, watch=watch)
+        finally:
+            stage.close()
+        return path.read_bytes(), record
+
+
+def page_of(run: SavedRun, played: Played, errors: ReplayErrors | None, seed: int, video_name: str) -> str:
+    """Return the page as HTML; a film too large to be embedded is linked to under `video_name`."""
+    config, first = run.config, played.records[0]
+    several = config.algorithm.critics > 1
+    tests = run.folder.eval_table.rows()
+    facts: list[tuple[str, object]] = [
+        ("return of this episode", _number(first.outcome.total_reward)),
+        ("steps of this episode", f"{first.outcome.length:,}"),
+        ("interactions trained", f"{run.meta['env_steps']:,}"),
+        ("updates", f"{run.meta['updates']:,}"),
+    ]
+    if tests:
+        facts.append(("best test return", _number(max(float(row["return"]) for row in tests))))
+    if several:
+        agreement = np.concatenate([record.judgement.agreement for record in played.records]).mean()
+        facts.append(("critics that choose as the ensemble", f"{agreement:.0%}"))
+    critics = f"{config.algorithm.critics} critics" if several else "1 critic"
+    lead = f"{config.algo}, {critics}, seed {config.seed}, at its newest checkpoint; test episode of seed {seed}."
+    sections = [
+        _learning(run, tests),
+        _episode(run, played, video_name),
+        _utilities(run, played),
+        _choices(played),
+        _replay(errors, config.replay.prioritised),
+        pages.section("Configuration", _configuration(run)),
+    ]
+    introduction = pages.join([pages.paragraph(lead, "lead"), pages.tiles(facts)])
+    return pages.page(f"{config.task}: inside the agent", sections, introduction, GENERATOR)
+
+
+def _number(value: float) -> str:
+    return f"{value:,.1f}".replace("-", "−")
+
+
+def _drawn(panels: Sequence[Panel]) -> list[tuple[str, str]]:
+    return [(panel_svg(panel), panel.description) for panel in panels]
+
+
+def _learning(run: SavedRun, tests: list[dict[str, str]]) -> pages.Section:
+    panels = learning_panels(tests, run.folder.metric_table.rows(), run.config.learner.gradient_clip)
+    if not panels:
+        return pages.section("Learning", pages.paragraph("This folder has no rows in eval.csv and metrics.csv."))
+    caption = "From eval.csv and metrics.csv; each point of the log is a mean over the updates since the last one."
+    return pages.section("Learning", pages.panels(_drawn(panels), caption))
+
+
+def _episode(run: SavedRun, played: Played, video_name: str) -> pages.Section:
+    drawings = _drawn(value_panels(played.records[0], run.config.algorithm.discount))
+    cells = [pages.inline_svg(svg, description) for svg, description in drawings]
+    notes: list[pages.Html] = []
+    if played.why_no_video:
+        notes.append(pages.paragraph(f"No film: {played.why_no_video}.", "note"))
+    elif played.video is not None and len(played.video) > LARGEST_EMBEDDED_VIDEO:
+        size = f"{len(played.video) / 1e6:.0f} MB"
+        anchor = pages.Html(f'<a href="{pages.escape(video_name)}">{pages.escape(video_name)}</a>')
+        notes.append(pages.paragraph(pages.join(["The film is a file beside this page:", anchor, f"({size})"], " ")))
+    elif played.video is not None:
+        data = base64.b64encode(played.video).decode()
+        cells.insert(
+            0,
+            pages.Html(
+                '<video controls muted loop playsinline style="width:100%" aria-label="film of the episode" '
+                f'src="data:video/mp4;base64,{data}"></video>'
+            ),
+        )
+    caption = (
+        "What came is the discounted sum of the rewards up to the end of the episode, so it drops there if the episode "
+        "met its time limit."
+    )
+    if run.config.algorithm.critics > 1:
+        caption = f"Q is the ensemble's mean, the band one standard deviation over critics. {caption}"
+    grid = "".join(f"<div>{cell}</div>" for cell in cells)
+    figcaption = f"<figcaption>{pages.escape(caption)}</figcaption>"
+    parts = [*notes, pages.Html(f'<figure><div class="panels">{grid}</div>{figcaption}</figure>')]
+    if len(played.records) > 1:
+        rows = [
+            (number, _number(record.outcome.total_reward), f"{record.outcome.length:,}")
+            for number, record in enumerate(played.records, start=1)
+        ]
+        parts.append(pages.table(("episode", "return", "steps"), rows, "All episodes; the pictures show the first."))
+    return pages.section("The episode", pages.join(parts))
+
+
+def _utilities(run: SavedRun, played: Played) -> pages.Section:
+    legend = [("best choice, which is taken", colour_of(1.0)), ("worse by the range or more", colour_of(0.0))]
+    if played.records[0].masks is not None:
+        legend.append(("illegal", ILLEGAL))
+    caption = (
+        "One map per dimension: steps from left to right, one row per choice, labelled with the environment's value. "
+        "The colour is the utility below that of the best choice; the range is what lies between best and worst."
+    )
+    if run.policy.shape.actions.atomic_over is not None:
+        caption += " This agent values whole combinations: shown is the best one that contains the choice."
+    record, length = played.records[0], played.records[0].outcome.length
+    whole = _drawn(utility_panels(record, played.choices, range(length)))
+    content = pages.panels(whole, caption, legend)
+    if length >= 2 * CLOSE_UP_STEPS:
+        middle = (length - CLOSE_UP_STEPS) // 2
+        close = _drawn(utility_panels(record, played.choices, range(middle, middle + CLOSE_UP_STEPS)))
+        text = f"The same for {CLOSE_UP_STEPS} steps from the middle of the episode."
+        content = pages.join([content, pages.folded("A closer look, step by step", pages.panels(close, text, legend))])
+    return pages.section("Utilities along the episode", content)
+
+
+def _choices(played: Played) -> pages.Section:
+    count = sum(len(record.actions) for record in played.records)
+    caption = f"Over {count:,} steps of greedy play; the labels are the values that the environment receives."
+    panels = choice_panels(played.records, played.choices)
+    agreement = agreement_panels(played.records, played.choices)
+    if agreement:
+        caption += " Agreement: how often a critic by itself would choose what the ensemble's mean chooses."
+    return pages.section("Choices", pages.panels(_drawn([*panels, *agreement]), caption))
+
+
+def _replay(errors: ReplayErrors | None, prioritised: bool) -> pages.Section:
+    if errors is None:
+        return pages.section("Replay", pages.paragraph("The checkpoint holds no transitions that could be sampled."))
+    mean, middle = float(errors.uniform.mean()), float(np.median(errors.uniform))
+    caption = (
+        f"{len(errors.uniform):,} of {errors.num_stored:,} transitions. |y − Q| is the mean over critics under the "
+        f"checkpoint's networks: mean {mean:.3g}, median {middle:.3g}."
+    )
+    if prioritised and errors.priorities is not None:
+        caption += " New transitions enter at the largest priority seen, which makes the bump at the right end."
+    return pages.section("Replay", pages.panels(_drawn(replay_panels(errors)), caption))
+
+
+def _configuration(run: SavedRun) -> pages.Html:
+    rows: list[tuple[str, str]] = []
+    for name, value in to_dict(run.config).items():
+        entries = value.items() if isinstance(value, dict) else [(name, value)]
+        rows += [(entry, json.dumps(given)) for entry, given in entries]
+    return pages.folded("every knob of the run", pages.table(("name", "value"), rows))

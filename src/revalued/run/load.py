@@ -1,0 +1,82 @@
+"""A run read back from its folder: what its newest undamaged checkpoint holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from revalued.acting.policy import Policy
+from revalued.config import TrainConfig, validate
+from revalued.envs import EnvSource, Task
+from revalued.envs.of_config import task_of
+from revalued.errors import UserError
+from revalued.networks import NetworkShape, Parameters
+from revalued.run.checkpoint import load_newest
+from revalued.run.folder import RunFolder
+from revalued.run.save import refuse_foreign
+from revalued.training.build import agent_shape, resolve_device
+
+
+@dataclass(frozen=True)
+class SavedRun:
+    """Everything about a run at the moment of its newest checkpoint."""
+
+    folder: RunFolder
+    config: TrainConfig
+    task: Task
+    policy: Policy
+    """Of the online critics."""
+    target: Parameters | None
+    """The target critics; None in a folder that was saved for acting only."""
+    replay: dict[str, NDArray[Any]]
+    """The arrays of `Replay.state`; empty if they were not asked for or not saved."""
+    meta: dict[str, Any]
+    """Counters of the checkpoint, such as `updates` and `env_steps`."""
+
+
+def load_run(
+    path: Path,
+    warn: Callable[[str], None] = lambda text: None,
+    env: EnvSource | None = None,
+    *,
+    replay: bool = False,
+    device: str = "cpu",
+) -> SavedRun:
+    """Read a run, with its replay if asked. A run on an environment of your own needs it again, as `env`."""
+    folder = RunFolder.open(path)
+    config = folder.config()
+    validate(config)
+    task = task_of(config, env)
+    shape = agent_shape(config, task.info)
+    checkpoint = load_newest(folder.checkpoints, warn, arrays=replay)
+    if checkpoint is None:
+        raise UserError(f"{path} has no checkpoint yet")
+    refuse_foreign(checkpoint, folder, config, shape.network)
+    place = resolve_device(device)
+    try:
+        online = _stack("online", checkpoint.tensors, shape.network, place)
+        has_target = any(name.startswith("target.") for name in checkpoint.tensors)
+        target = _stack("target", checkpoint.tensors, shape.network, place) if has_target else None
+    except ValueError as error:
+        raise UserError(f"the checkpoint in {folder.checkpoints} does not match config.json: {error}") from error
+    support = None if shape.support is None else torch.linspace(*shape.support, shape.network.atoms, device=place)
+    policy = Policy(shape.network, online, support)
+    return SavedRun(folder, config, task, policy, target, checkpoint.group("replay"), checkpoint.meta)
+
+
+def _stack(group: str, tensors: Mapping[str, Tensor], shape: NetworkShape, device: torch.device) -> Parameters:
+    """Return the parameters of one group of critics, all of them in the sizes that the configuration demands."""
+    found: Parameters = {}
+    for name, size in shape.sizes().items():
+        stored = tensors.get(f"{group}.{name}")
+        if stored is None or stored.shape != (shape.critics, *size):
+            raise ValueError(f"{group}.{name} does not fit this network")
+        # a copy: matrix products may round differently for buffers of another alignment, such as those of a file
+        found[name] = stored.to(device, copy=True)
+    return found

@@ -1,0 +1,1 @@
+"""Training: the loop, greedy test episodes, callbacks, and actors on other machines."""

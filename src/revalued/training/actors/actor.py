@@ -1,0 +1,125 @@
+"""One actor: its own lanes, its own copy of the weights, its own random stream. Knows neither Ray nor the learner."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from revalued.acting.exploration import explore
+from revalued.acting.policy import Policy
+from revalued.config import EngineName, ExplorationConfig
+from revalued.envs import Lanes, Task
+from revalued.envs.vector.lane_group import LaneGroup
+from revalued.envs.vector.lane_types import LaneBuffers
+from revalued.networks import NetworkShape, zeros
+from revalued.seeding import Stream
+from revalued.training.actors.block import Arrays, Block, BlockShape
+
+
+@dataclass(frozen=True)
+class ActorPlan:
+    """What all actors of a run are made from."""
+
+    task: Task
+    network: NetworkShape
+    support: tuple[float, float] | None
+    exploration: ExplorationConfig
+    seed: int
+    num_lanes: int
+    """Of each actor."""
+    engine: EngineName = "auto"
+
+    @property
+    def block_shape(self) -> BlockShape:
+        """Return what all blocks have in common."""
+        info, actions = self.task.info, self.network.actions
+        return BlockShape(
+            self.num_lanes, info.observation_size, actions.num_dimensions, actions.max_choices, info.mask_size
+        )
+
+
+def episode_stream(incarnation: int) -> str:
+    """Return the stream of episode seeds: a replaced actor never plays an episode of its predecessors again."""
+    return "training" if incarnation == 0 else f"training, incarnation {incarnation}"
+
+
+def exploration_rng(seed: int, actor: int, incarnation: int) -> np.random.Generator:
+    """Return the random stream by which one incarnation of an actor explores."""
+    return np.random.Generator(
+        np.random.PCG64(np.random.SeedSequence((seed, Stream.EXPLORATION), spawn_key=(actor, incarnation)))
+    )
+
+
+def lanes_of(actor: int, num_lanes: int) -> range:
+    """Return the numbers of an actor's lanes among those of all actors."""
+    return range(actor * num_lanes, (actor + 1) * num_lanes)
+
+
+class Actor:
+    """Steps its lanes and says what happened, a block at a time."""
+
+    def __init__(self, plan: ActorPlan, actor: int, incarnation: int) -> None:
+        torch.set_num_threads(1)  # tiny batches, and as many actors on a machine as it has cores
+        self._plan, self._actor, self._incarnation = plan, actor, incarnation
+        self._parameters = zeros(plan.network, torch.device("cpu"))
+        support = None if plan.support is None else torch.linspace(*plan.support, plan.network.atoms)
+        self._policy = Policy(plan.network, self._parameters, support, plan.engine)
+        self._rng = exploration_rng(plan.seed, actor, incarnation)
+        self._version: int | None = None
+        self._lanes: Lanes | None = None
+        self._observations: NDArray[np.float32]
+        self._masks: NDArray[np.bool_] | None = None
+
+    def prepare(self) -> Arrays:
+        """Build the environments and begin an episode in each; apart from the constructor, so that it may fail."""
+        info, num_lanes = self._plan.task.info, self._plan.num_lanes
+        shape = (num_lanes, info.observation_size, len(info.sizes), info.mask_size)
+        buffers = LaneBuffers.over(bytearray(LaneBuffers.num_bytes(*shape)), *shape)
+        stream, lanes = episode_stream(self._incarnation), lanes_of(self._actor, num_lanes)
+        group = LaneGroup(self._plan.task.make, lanes, buffers, info.sizes, self._plan.seed, stream)
+        self._lanes = Lanes(group, info)
+        self._observations = self._lanes.reset()
+        self._masks = self._lanes.masks
+        return {}
+
+    def collect(self, weights: Arrays, number: int, version: int, env_steps: int, num_steps: int) -> Arrays:
+        """Return a block of so many steps; `env_steps` interactions came before it."""
+        assert self._lanes is not None
+        if version != self._version:
+            for name, tensor in self._parameters.items():
+                tensor.copy_(torch.tensor(weights[name]))
+            self._version = version
+        block = self._empty(number, version, num_steps)
+        resets: list[NDArray[np.float32]] = []
+        reset_masks: list[NDArray[np.bool_]] = []
+        for row in range(num_steps):
+            before = env_steps + row * self._plan.num_lanes
+            actions = explore(self._policy, self._observations, self._plan.exploration, before, self._rng, self._masks)
+            self._lanes.step_async(self._plan.network.actions.to_environment(actions))
+            step = self._lanes.step_wait()
+            block.actions[row], block.rewards[row] = actions, step.rewards
+            block.terminated[row], block.truncated[row] = step.terminated, step.truncated
+            block.next_observations[row] = step.next_observations
+            ended = step.terminated | step.truncated
+            resets.append(step.observations[ended])
+            if step.next_masks is not None and step.masks is not None:
+                block.next_masks[row] = step.next_masks
+                reset_masks.append(step.masks[ended])
+            self._observations, self._masks = step.observations, step.masks
+        ends = {"reset_observations": np.concatenate(resets)}
+        ends["reset_masks"] = (
+            np.concatenate(reset_masks) if reset_masks else np.zeros((len(ends["reset_observations"]), 0), np.bool_)
+        )
+        return {**block.to_arrays(), **ends}
+
+    def _empty(self, number: int, version: int, num_steps: int) -> Block:
+        layout = self._plan.block_shape.layout(num_steps, num_ends=0)
+        arrays: dict[str, Any] = {name: np.zeros(*kind) for name, kind in layout.items() if name != "header"}
+        arrays["first_observations"] = self._observations
+        if self._masks is not None:
+            arrays["first_masks"] = self._masks
+        return Block(self._actor, self._incarnation, number, version, **arrays)

@@ -1,0 +1,112 @@
+"""From a configuration and a task's description to the pieces that a run is made of."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+import torch
+
+from revalued.actions import FactorisedActions
+from revalued.config import AlgorithmConfig, TrainConfig
+from revalued.envs import TaskInfo
+from revalued.errors import UserError
+from revalued.learner.learner import Learner
+from revalued.networks import NetworkShape
+from revalued.replay import Replay
+from revalued.seeding import Stream, stream_seed
+
+
+@dataclass(frozen=True)
+class AgentShape:
+    """Sizes of the networks, the ends of the support of categorical heads, the length of action masks."""
+
+    network: NetworkShape
+    support: tuple[float, float] | None
+    mask_size: int = 0
+
+
+def agent_shape(config: TrainConfig, task: TaskInfo) -> AgentShape:
+    """Work out all sizes; refuses action spaces and supports that the algorithm cannot have."""
+    algorithm = config.algorithm
+    atomic = algorithm.decomposition == "atomic"
+    actions = FactorisedActions.atomic(task.sizes) if atomic else FactorisedActions(task.sizes)
+    categorical = algorithm.head == "categorical"
+    network = NetworkShape(
+        observation_size=task.observation_size,
+        hidden_size=config.learner.hidden_size,
+        actions=actions,
+        critics=algorithm.critics,
+        head=algorithm.head,
+        atoms=algorithm.atoms if categorical else 1,
+    )
+    return AgentShape(network, _support(algorithm, task) if categorical else None, task.mask_size)
+
+
+def _support(algorithm: AlgorithmConfig, task: TaskInfo) -> tuple[float, float]:
+    low, high = algorithm.value_min, algorithm.value_max
+    if low is None or high is None:
+        if task.reward_range is None or algorithm.discount >= 1:
+            raise UserError(
+                "a categorical head needs the range of possible returns, which this task does not tell: "
+                "give --value-min and --value-max"
+            )
+        horizon = 1 / (1 - algorithm.discount)
+        # the paper's [0, 100] must not become 99.99999 by rounding
+        low = round(task.reward_range[0] * horizon, 6) if low is None else low
+        high = round(task.reward_range[1] * horizon, 6) if high is None else high
+    if not low < high:
+        raise UserError(f"value_min {low} must lie below value_max {high}")
+    return low, high
+
+
+def make_learner(config: TrainConfig, shape: AgentShape, device: torch.device) -> Learner:
+    """Return a learner with freshly initialised critics."""
+    seed = stream_seed(config.seed, Stream.INITIALISATION)
+    return Learner(
+        config.algorithm,
+        config.learner,
+        shape.network,
+        shape.support,
+        seed,
+        device,
+        engine=config.execution.engine,
+        compile_update=config.execution.compile,
+    )
+
+
+def make_replay(config: TrainConfig, shape: AgentShape) -> Replay:
+    """Return an empty replay."""
+    return Replay(
+        capacity=config.replay.replay_capacity,
+        num_lanes=config.schedule.num_envs * max(1, config.execution.actors),
+        observation_size=shape.network.observation_size,
+        num_dimensions=shape.network.actions.num_dimensions,
+        max_choices=shape.network.actions.max_choices,
+        mask_size=shape.mask_size,
+        n_step=config.algorithm.n_step,
+        discount=config.algorithm.discount,
+        prioritised=config.replay.prioritised,
+        priority_exponent=config.replay.priority_exponent,
+        importance_exponent=config.replay.importance_exponent,
+    )
+
+
+def resolve_device(name: str) -> torch.device:
+    """Return the device of that name; `auto` is CUDA where it is available."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise UserError(f"unknown device {name!r}: use auto, cpu, cuda or cuda:0") from error
+    if device.type not in ("cpu", "cuda"):
+        raise UserError(f"device {name!r} is not supported: use auto, cpu, cuda or cuda:0")
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise UserError(f"device {name!r} is not available here: this PyTorch sees no CUDA device, use cpu")
+    return device
+
+
+def resolve_threads(threads: int | None) -> int:
+    """Return the number of threads to compute with; by default one per core this process may use."""
+    return len(os.sched_getaffinity(0)) if threads is None else threads

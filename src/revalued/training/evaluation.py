@@ -1,0 +1,117 @@
+"""Greedy test episodes on an environment of their own, with seeds of their own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium
+import numpy as np
+from numpy.typing import NDArray
+
+from revalued.acting.policy import Policy
+from revalued.envs import EnvFault, LaneError, episode_seed, read_mask, store_observation
+
+EVALUATION_STREAM = "evaluation"
+
+
+@dataclass(frozen=True)
+class Episode:
+    """How one episode went."""
+
+    total_reward: float
+    """Without noise, also where the agent was told noisy rewards."""
+    length: int
+    success: bool | None = None
+    """Whether the task was solved at any moment; None in an environment that does not tell."""
+
+
+def evaluation_seed(seed: int, updates: int, episode: int) -> int:
+    """Return the seed of a test episode: it depends on the run's seed, when it is held, and its number."""
+    return episode_seed(seed, EVALUATION_STREAM, updates, episode)
+
+
+def success_rate(episodes: list[Episode]) -> float | None:
+    """Return the fraction of episodes that solved the task; None in an environment that does not tell."""
+    known = [episode.success for episode in episodes if episode.success is not None]
+    return float(np.mean(known)) if known else None
+
+
+def greedy_episodes(
+    env: gymnasium.Env[np.ndarray, np.ndarray],
+    policy: Policy,
+    seeds: list[int],
+    watch: Callable[[float], None] = lambda total_reward: None,
+) -> Iterator[Episode]:
+    """Play one greedy episode per seed; `watch` is called at the start and after each step, with the return so far."""
+    for seed in seeds:
+        yield _GreedyEpisode(env, policy, seed).play(watch)
+
+
+class _GreedyEpisode:
+    """One episode, with everything that the environment says checked as in the lanes."""
+
+    def __init__(self, env: gymnasium.Env[np.ndarray, np.ndarray], policy: Policy, seed: int) -> None:
+        self._env, self._policy, self._seed = env, policy, seed
+        self._sizes = policy.shape.actions.environment_sizes
+        self._observations = np.zeros((1, policy.shape.observation_size), np.float32)
+        self._observation = self._observations[0]
+        self._mask: NDArray[np.bool_] | None = None
+        self._is_masked = False
+        self._total_reward, self._length = 0.0, 0
+        self._success: bool | None = None
+
+    def play(self, watch: Callable[[float], None]) -> Episode:
+        over = False
+        try:
+            self._reset()
+            watch(self._total_reward)
+            while not over:
+                self._length += 1
+                over = self._step()
+                watch(self._total_reward)
+        except EnvFault as fault:
+            raise self._failure(str(fault)) from fault
+        return Episode(self._total_reward, self._length, self._success)
+
+    def _reset(self) -> None:
+        try:
+            observation, info = self._env.reset(seed=self._seed)
+        except Exception as error:
+            raise _fault(error) from error
+        self._is_masked = "action_mask" in info
+        self._look(observation, info)
+
+    def _step(self) -> bool:
+        masks = None if self._mask is None else self._mask[None]
+        actions = self._policy.greedy(self._observations, masks)
+        action = self._policy.shape.actions.to_environment(actions)[0]
+        try:
+            observation, reward, terminated, truncated, info = self._env.step(action)
+        except Exception as error:
+            raise _fault(error) from error
+        self._look(observation, info, is_terminal=bool(terminated))
+        reward = float(info.get("true_reward", reward))
+        if not math.isfinite(reward):
+            raise EnvFault(f"the reward is {reward}")
+        self._total_reward += reward
+        solved = info.get("success", info.get("is_success"))
+        if solved is not None:
+            self._success = bool(self._success) or bool(solved)
+        return bool(terminated or truncated)
+
+    def _look(self, observation: Any, info: dict[str, Any], *, is_terminal: bool = False) -> None:
+        store_observation(self._observation, observation)
+        if self._is_masked and not is_terminal:
+            self._mask = read_mask(info, self._sizes)
+
+    def _failure(self, reason: str) -> LaneError:
+        where = f"test episode with seed {self._seed}, step {self._length}"
+        return LaneError(f"{where}: {reason}", step=self._length)
+
+
+def _fault(error: Exception) -> EnvFault:
+    """Return what an environment did wrong by raising this."""
+    return error if isinstance(error, EnvFault) else EnvFault(f"{type(error).__name__}: {error}")
