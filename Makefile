@@ -6,7 +6,7 @@ INSTALLED := $(VENV)/.installed
 PEERS := .venv-peers
 TORCH := $(shell grep '^torch==' requirements.lock)
 
-.PHONY: help train train-paper test test-all check bench bench-peers docs notebooks format lock clean
+.PHONY: help train train-paper test test-all check campaign bench bench-peers docs notebooks format lock clean
 
 help: ## Show what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
@@ -36,6 +36,9 @@ check: $(INSTALLED) ## Style, types and quick tests
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest
+
+campaign: $(INSTALLED) ## Kills, damaged files, wrong flags, bad environments: 10 minutes of attempts to break it
+	$(BIN)/python -m campaign
 
 bench: $(INSTALLED) ## Measure everything (leave the machine alone meanwhile)
 	$(BIN)/python -m benchmarks --save
