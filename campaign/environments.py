@@ -79,7 +79,7 @@ class Misbehaving(gymnasium.Env[Any, Any]):
         """Make a step, well or badly."""
         self._clock += 1
         self._left -= 1
-        step = (self._observe(), float(np.sum(action)), self._clock >= 10, False, {})
+        step: Step = (self._observe(), float(np.sum(action)), self._clock >= 10, False, {})
         return step if self._left >= 0 else self._way(step)
 
     def _observe(self) -> Any:

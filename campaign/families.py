@@ -74,8 +74,8 @@ def flags(folder: Path, bases: Path, rng: Generator) -> Result:
     # a large network or replay that fits into memory is no mistake, only slow; so is a long run
     known = [flag for flag in flags_of(TrainConfig) if flag not in ("--task", "--cluster", "--actors", "--device")]
     values = (
-        "0", "-1", "1", "2", "3", "0.5", "1e9", "1e-9", "-0.0", "nan", "inf", "-inf", "1000000000", "100000", "9" * 20, "",
-        " ", "x", "None", "true", "1,2", "0x10", "½", "../x", "mean", "sum", "categorical", "dueling", "atomic",
+        "0", "-1", "1", "2", "3", "0.5", "1e9", "1e-9", "-0.0", "nan", "inf", "-inf", "1000000000", "100000", "9" * 20,
+        "", " ", "x", "None", "true", "1,2", "0x10", "½", "../x", "mean", "sum", "categorical", "dueling", "atomic",
     )  # fmt: skip
     words = ["train", *RUN, "--env-steps", "100", "--out", "out"]
     told: list[str] = []
