@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from revalued.cli import main
-from revalued.run import start as runs
 from revalued.run.folder import RunFolder
+from revalued.run.start import start
 from run_helpers import checkpoints_in, evolve, full_disk, newest, quick_config, sign, stop_after, train, truncate
 
 
@@ -20,7 +20,7 @@ def test_a_full_disk_ends_a_run_with_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = quick_config("toy-levers")
-    runs.start(config, tmp_path / "run", should_stop=stop_after(30))
+    start(config, tmp_path / "run", should_stop=stop_after(30))
     monkeypatch.setattr(np, "save", full_disk)
     assert main(["resume", str(tmp_path / "run"), "--quiet"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
@@ -31,7 +31,7 @@ def test_a_full_disk_ends_a_run_with_one_line(
 def test_a_resumed_run_falls_back_and_heals(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = quick_config("toy-levers", checkpoint_every=20)
     path = tmp_path / "run"
-    runs.start(config, path, should_stop=stop_after(65))
+    start(config, path, should_stop=stop_after(65))
     older, newer = checkpoints_in(path)
     truncate(newer)
     assert main(["resume", str(path), "--quiet"]) == 0
@@ -45,7 +45,7 @@ def test_a_resumed_run_falls_back_and_heals(tmp_path: Path, capsys: pytest.Captu
 @pytest.fixture(scope="module")
 def unfinished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("misfit") / "run"
-    runs.start(quick_config("toy-levers"), path, should_stop=stop_after(40))
+    start(quick_config("toy-levers"), path, should_stop=stop_after(40))
     return path
 
 
