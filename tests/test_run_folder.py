@@ -16,7 +16,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from revalued.cli import main
 from revalued.config import from_dict, to_dict
 from revalued.errors import UserError
-from revalued.run.files import Table
+from revalued.run.files import Table, read_json, replace_file, replacing, write_json
 from revalued.run.folder import EVAL_COLUMNS, METRIC_COLUMNS, RunFolder, default_path
 from revalued.run.prepare import prepare
 from revalued.run.start import resume, start
@@ -206,3 +206,31 @@ def test_configurations_that_were_edited_by_hand(finished: Path) -> None:
     with pytest.raises(UserError, match="wrong type"):
         from_dict({**data, "seed": "zero"})
     assert from_dict(data) == replace(CONFIG)
+
+
+def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    replace_file(path, "first")
+
+    def stumble() -> None:
+        with replacing(path) as temporary:
+            temporary.write_text("half of the sec")
+            assert path.read_text() == "first"
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        stumble()
+    assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("notes.txt", "first")]
+    replace_file(path, b"second")
+    assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("notes.txt", "second")]
+
+
+@pytest.mark.parametrize("content", [None, b"", b"{", b"[]", b"3", b"\xff"])
+def test_json_that_is_no_object_is_refused_by_name(content: bytes | None, tmp_path: Path) -> None:
+    path = tmp_path / "facts.json"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(UserError, match=r"facts\.json cannot be used"):
+        read_json(path)
+    write_json(path, {"é": 1})
+    assert read_json(path) == {"é": 1}
