@@ -31,8 +31,8 @@ from benchmarks.report import Figure, Report
 from benchmarks.sizes import make_learner
 from revalued.errors import UserError
 from revalued.training.actors.block import read_block
-from revalued.training.actors.ray_link import connect, require_ray
-from revalued.training.actors.storing import store_block
+from revalued.training.actors.loop import store_block
+from revalued.training.actors.ray_link import connect, import_ray
 
 IDLE_ACTORS = [1, 2, 4, 8]
 REAL_ACTORS = [1, 2]
@@ -46,7 +46,7 @@ def measure(*, quick: bool) -> Report:
     """Measure the learner's side with actors that do no work, then whole runs with real ones."""
     report = Report("cluster", "Ray actors and one learner: dog sizes, K = 10, blocks of 20 steps of 5 lanes", COLUMNS)
     try:
-        require_ray()
+        import_ray()
     except UserError as error:
         report.skipped = True
         report.notes = [f"cluster: skipped, {error}"]

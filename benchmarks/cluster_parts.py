@@ -14,10 +14,11 @@ from revalued.envs import Task, TaskInfo
 from revalued.replay import Replay
 from revalued.training.actors.actor import ActorPlan
 from revalued.training.actors.block import Arrays, read_block
-from revalued.training.actors.fleet import Fleet, Standing
+from revalued.training.actors.fleet import Fleet
+from revalued.training.actors.loop import store_block
 from revalued.training.actors.pacing import Pace
 from revalued.training.actors.ray_link import RayLink
-from revalued.training.actors.storing import store_block
+from revalued.training.trainer import Counts
 
 SIZE = task_size("dog")
 LANES, BLOCK_STEPS, UPDATES_PER_BLOCK = 5, 20, 20
@@ -102,13 +103,13 @@ class LearnerSide:
         """Take a block, store it, ask for the next; as if all updates paid for had been made."""
         taken = None
         while taken is None:
-            self._fleet.ask(self._standing(), self.weights)
-            taken = self._fleet.take(self._standing(), 10.0)
+            self._fleet.ask(self._counts(), self.weights)
+            taken = self._fleet.take(self._counts(), 10.0)
         ticket, arrays = taken
         asked = {name: getattr(ticket, name) for name in ("actor", "incarnation", "number", "version", "num_steps")}
         store_block(self._replay, read_block(arrays, self._plan.block_shape, **asked))
         self._env_steps += BLOCK_INTERACTIONS
-        self._fleet.ask(self._standing(), self.weights)
+        self._fleet.ask(self._counts(), self.weights)
 
     def milliseconds_per_update(self, *, with_block: bool) -> float:
         """Return the time of the updates that one block pays for, divided by their number."""
@@ -125,5 +126,5 @@ class LearnerSide:
         """End the actors."""
         self._fleet.close()
 
-    def _standing(self) -> Standing:
-        return Standing(self._env_steps, self._env_steps // 5)
+    def _counts(self) -> Counts:
+        return Counts(self._env_steps // 5, self._env_steps)

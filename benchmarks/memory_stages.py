@@ -24,7 +24,7 @@ def stages(capacity: int, updates: int, scratch: Path) -> dict[str, Any]:
     found = {"interpreter": _megabytes("VmRSS")}
     import numpy as np
 
-    importlib.import_module("revalued.training.loop")  # all that a run imports
+    importlib.import_module("revalued.run.start")  # all that a run imports
 
     from benchmarks.sizes import filled_replay, make_learner, random_batch, task_size
     from revalued.envs import TaskSpec, make_env, make_lanes

@@ -31,10 +31,10 @@ PIECES = [
     ("revalued.replay.buffer", "Replay", "update_priorities", "priorities"),
     ("revalued.run.averages", "MetricWindow", "add", "metrics and log"),
     ("revalued.run.averages", "EpisodeLog", "add", "metrics and log"),
-    ("revalued.run.recorder", "Recorder", "_log", "metrics and log"),
-    ("revalued.run.recorder", "Recorder", "evaluate", "evaluation"),
-    ("revalued.training.loop", "Trainer", "_save", "checkpoint"),
-    ("revalued.training.loop", "Trainer", "_cycle", "the loop itself"),
+    ("revalued.run.recorder", "Recorder", "log", "metrics and log"),
+    ("revalued.training.trainer", "Trainer", "evaluate", "evaluation"),
+    ("revalued.training.trainer", "Trainer", "save", "checkpoint"),
+    ("revalued.training.loop", "LaneLoop", "_cycle", "the loop itself"),
 ]
 COARSE = ("bare environment steps", "update", "evaluation", "checkpoint", "the loop itself")
 
@@ -88,7 +88,7 @@ def profile(updates: int, *, coarse: bool = False) -> dict[str, float]:
     Every timer costs about a microsecond, which is charged to the loop around it. A coarse profile has only those that
     tell the loop from what is not its own.
     """
-    from revalued.run import start as runs
+    from revalued.run.start import start
 
     stopwatch = Stopwatch()
     (ROOT / "runs").mkdir(exist_ok=True)
@@ -100,5 +100,5 @@ def profile(updates: int, *, coarse: bool = False) -> dict[str, float]:
             module = importlib.import_module(module_name)
             owner = module if owner_name is None else getattr(module, owner_name)
             stack.enter_context(patch.object(owner, function, stopwatch.wrap(getattr(owner, function), name)))
-        runs.start(run_config(WARMUP + 5 * updates), Path(folder) / "run")
+        start(run_config(WARMUP + 5 * updates), Path(folder) / "run")
     return dict(stopwatch.seconds)

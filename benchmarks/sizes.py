@@ -14,6 +14,7 @@ from revalued.config import AlgorithmConfig, EngineName, ExecutionConfig, Learne
 from revalued.learner.learner import Learner
 from revalued.networks import NetworkShape
 from revalued.replay import Batch, Replay
+from revalued.run.prepare import resolve_threads
 from revalued.training import build
 
 REVALUED, DECQN = preset("revalued"), preset("decqn")
@@ -53,7 +54,7 @@ def task_size(task: str, **changes: Any) -> Size:
 
 def cores() -> int:
     """Return how many threads a run uses by default: one per core."""
-    return build.resolve_threads(None)
+    return resolve_threads(None)
 
 
 def make_learner(size: Size, engine: EngineName = "auto") -> Learner:

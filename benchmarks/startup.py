@@ -31,7 +31,7 @@ def measure(*, quick: bool) -> Report:
         report.figures.append(Figure(what, sample.median, "s", target=limit))
     for what, statement in (
         ("--help", "import revalued.cli"),
-        ("train", "import revalued.cli.train, revalued.runs, dm_control.suite"),
+        ("train", "import revalued.cli.train, revalued.run.start, dm_control.suite"),
     ):
         for package, seconds_spent in _imports(statement):
             report.rows.append({"what": f"import for {what}: {package}", "value": seconds_spent, "unit": "s"})

@@ -13,15 +13,16 @@ from numpy.typing import NDArray
 
 from revalued.config import TrainConfig
 from revalued.envs import CountingEnv, EnvSource, LaneError, episode_seed
-from revalued.envs.of_config import task_of
-from revalued.run import start as runs
+from revalued.run.contents import restore_run
 from revalued.run.folder import RunFolder
+from revalued.run.prepare import prepare
 from revalued.run.progress import Silent
+from revalued.run.start import assemble
 from revalued.training.actors.actor import Actor, ActorPlan, episode_stream
 from revalued.training.actors.block import Arrays
 from revalued.training.actors.link import Link, Report, Ticket
-from revalued.training.actors.loop import ActorTrainer
-from revalued.training.loop import Outcome
+from revalued.training.actors.loop import ActorLoop
+from revalued.training.trainer import RunResult, Trainer
 from run_helpers import newest, quick_config
 
 BASE = quick_config(actors=3, num_envs=2, block_steps=4, env_steps=600, n_step=1)
@@ -110,12 +111,13 @@ class FakeLink:
 class Session:
     """A trainer with fake actors, and everything that passed between them."""
 
-    trainer: ActorTrainer
+    trainer: Trainer
+    loop: ActorLoop
     link: FakeLink
     said: list[str]
     path: Path
 
-    def run(self, should_stop: Callable[[], bool] = lambda: False) -> Outcome:
+    def run(self, should_stop: Callable[[], bool] = lambda: False) -> RunResult:
         return self.trainer.run(should_stop)
 
 
@@ -131,8 +133,8 @@ class Spoken(Silent):
 
 def session(config: TrainConfig, path: Path, seed: int = 0, env: EnvSource | None = None, **faults: Any) -> Session:
     """Prepare a run with fake actors, from the checkpoint in that folder if there is one."""
-    config, _ = runs.prepare(config, env)
-    folder = RunFolder.open(path) if path.exists() else RunFolder.create(path, config)
+    prepared = prepare(config, env)
+    folder = RunFolder.open(path) if path.exists() else RunFolder.create(path, prepared.config)
     links: list[FakeLink] = []
 
     @contextmanager
@@ -140,11 +142,13 @@ def session(config: TrainConfig, path: Path, seed: int = 0, env: EnvSource | Non
         yield links[0]
 
     view = Spoken()
-    trainer = ActorTrainer(config, folder, view, task_of(config, env), linking=linking)
-    links.append(FakeLink(trainer.plan, np.random.default_rng(seed), **faults))
+    trainer = assemble(prepared, folder, view, linking=linking)
+    loop = trainer.loop
+    assert isinstance(loop, ActorLoop)
+    links.append(FakeLink(loop.plan, np.random.default_rng(seed), **faults))
     if folder.checkpoints.exists() and any(folder.checkpoints.iterdir()):
-        trainer.restore(newest(path))
-    return Session(trainer, links[0], view.lines, path)
+        restore_run(trainer, newest(path))
+    return Session(trainer, loop, links[0], view.lines, path)
 
 
 def fingerprints(

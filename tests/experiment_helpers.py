@@ -12,7 +12,7 @@ from revalued.experiments.plan import Experiment, PlannedRun, Setting, Variant, 
 from revalued.experiments.process_executor import Event, Executor, Stop
 from revalued.experiments.runner import Outcome, carry_out
 from revalued.experiments.scales import Scale
-from revalued.run import start as runs
+from revalued.run.start import resume
 from run_helpers import QUICK, stop_after
 
 SCALE = Scale(
@@ -51,11 +51,11 @@ class InThisProcess:
                 yield Event("failed", path, message="the arm fell off")
                 continue
             if number == self._stops_in_run:
-                runs.resume(path, should_stop=stop_after(40))
+                resume(path, should_stop=stop_after(40))
                 yield Event("interrupted", path)
                 return
             self.trained.append(path)
-            runs.resume(path)
+            resume(path)
             yield Event("finished", path)
 
 

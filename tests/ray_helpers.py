@@ -12,12 +12,12 @@ from typing import Any
 from cluster_helpers import Spoken
 from revalued.config import TrainConfig
 from revalued.envs import EnvSource
-from revalued.envs.of_config import task_of
-from revalued.run import start as runs
 from revalued.run.folder import RunFolder
+from revalued.run.prepare import prepare
+from revalued.run.start import assemble
 from revalued.training.actors.actor import Actor, ActorPlan
 from revalued.training.actors.link import Link
-from revalued.training.actors.loop import ActorTrainer
+from revalued.training.actors.loop import ActorLoop
 from revalued.training.actors.ray_link import RayLink, connect
 
 STORE_BYTES = 100 * 2**20
@@ -55,9 +55,9 @@ class RayRun:
     def __init__(
         self, config: TrainConfig, path: Path, make: Callable[..., Any] = Actor, env: EnvSource | None = None
     ) -> None:
-        config, _ = runs.prepare(config, env)
+        prepared = prepare(config, env)
         self.links: list[Watched] = []
-        self.view, self.path, self.config = Spoken(), path, config
+        self.view, self.path, self.config = Spoken(), path, prepared.config
 
         @contextmanager
         def linking(config: TrainConfig, plan: ActorPlan) -> Iterator[Link]:
@@ -65,8 +65,9 @@ class RayRun:
                 self.links.append(Watched(ray, plan, make))
                 yield self.links[0]
 
-        folder = RunFolder.create(path, config)
-        self.trainer = ActorTrainer(config, folder, self.view, task_of(config, env), linking=linking)
+        self.trainer = assemble(prepared, RunFolder.create(path, prepared.config), self.view, linking=linking)
+        assert isinstance(self.trainer.loop, ActorLoop)
+        self.loop = self.trainer.loop
 
     @property
     def link(self) -> Watched:

@@ -17,9 +17,9 @@ from typing import Any
 
 from revalued.algorithms.presets import preset
 from revalued.config import TrainConfig
-from revalued.run import start as runs
 from revalued.run.checkpoint import Checkpoint, load_newest
 from revalued.run.folder import RunFolder
+from revalued.run.start import start
 
 QUICK: dict[str, Any] = {
     "critics": 2,
@@ -58,7 +58,7 @@ def evolve(config: TrainConfig, **changes: Any) -> TrainConfig:
 
 def train(config: TrainConfig, path: Path) -> Path:
     """Train without interruption and return the folder."""
-    _, outcome = runs.start(config, path)
+    _, outcome = start(config, path)
     assert outcome.finished
     return path
 

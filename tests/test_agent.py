@@ -20,7 +20,7 @@ from gym_envs import Kitchen
 from revalued import BDQ, DQN, Agent, DecQN, DecQNC51, DecQNSum, Event, REValueD, UserError, load
 from revalued.algorithms.presets import PRESETS, preset
 from revalued.cli import main
-from revalued.run import start as runs
+from revalued.run.start import evaluate, resume
 from revalued.settings import Settings, places
 from run_helpers import QUICK, assert_same_run, newest, quick_config, rows, state_of, train
 
@@ -180,11 +180,11 @@ def test_without_the_replay_it_can_act_but_not_learn(tmp_path: Path) -> None:
     loaded = load(small)
     assert same_weights(one, loaded)
     assert (loaded.env_steps, loaded.updates) == (150, 10)
-    assert loaded.evaluate(2, seed=3) == one.evaluate(2, seed=3) == list(runs.evaluate(small, 2, 3))
+    assert loaded.evaluate(2, seed=3) == one.evaluate(2, seed=3) == list(evaluate(small, 2, 3))
     with pytest.raises(UserError, match="saved without its replay"):
         loaded.learn(5)
     with pytest.raises(UserError, match="saved without its replay"):
-        runs.resume(small, env_steps=500)
+        resume(small, env_steps=500)
 
 
 def size_of(folder: Path) -> int:

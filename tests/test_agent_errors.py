@@ -12,8 +12,8 @@ import pytest
 from revalued import UserError, load
 from revalued.cli import main
 from revalued.envs import LeverGame
-from revalued.run import start as runs
 from revalued.run.folder import RunFolder
+from revalued.run.start import evaluate, resume
 from run_helpers import checkpoints_in, quick_config, sign, train, truncate
 from test_agent import agent
 
@@ -69,9 +69,9 @@ def test_damaged_folders(run: Path, damage: Callable[[Path], object], message: s
     with pytest.raises(UserError, match=message):
         load(run)
     with pytest.raises(UserError, match=message):
-        list(runs.evaluate(run, 1, 0))
+        list(evaluate(run, 1, 0))
     with pytest.raises(UserError, match=message):
-        runs.resume(run, env_steps=200)
+        resume(run, env_steps=200)
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_a_damaged_newest_checkpoint_is_left_out_with_a_warning(tmp_path: Path) 
 def test_a_refused_resume_changes_nothing(run: Path) -> None:
     another_task(run)
     with pytest.raises(UserError):
-        runs.resume(run, env_steps=9_999)
+        resume(run, env_steps=9_999)
     assert RunFolder.open(run).config().schedule.env_steps == 150
 
 

@@ -12,13 +12,13 @@ import torch
 
 from revalued import Event, SaveBest, StopOnReturn, UserError, load
 from revalued.learner.metrics import Metrics
-from revalued.run import start as runs
 from revalued.run.averages import MetricWindow
 from revalued.run.folder import RunFolder
 from revalued.run.progress import Status
 from revalued.run.provenance import source_commit
-from revalued.run.recorder import Recorder
+from revalued.run.start import resume, start
 from revalued.training.callbacks import Callbacks
+from revalued.training.trainer import Trainer
 from run_helpers import assert_same_run, evolve, newest, quick_config, rows, stop_after, train
 from test_agent import agent
 
@@ -44,7 +44,7 @@ def test_every_update_and_every_evaluation(tmp_path: Path) -> None:
     diary = Diary()
     seen: list[float] = []
     hear = lambda event: seen.append(event.metrics["loss"]) if event.kind == "update" else None  # noqa: E731
-    runs.start(evolve(CONFIG, log_every=1), tmp_path / "run", callbacks=Callbacks([diary, hear]))
+    start(evolve(CONFIG, log_every=1), tmp_path / "run", callbacks=Callbacks([diary, hear]))
     assert [event.updates for event in diary.of("update")] == list(range(1, 51))
     table = rows(tmp_path / "run", "eval.csv")
     told = [(event.updates, event.env_steps, event.mean_return) for event in diary.of("evaluation")]
@@ -60,7 +60,7 @@ def test_every_update_and_every_evaluation(tmp_path: Path) -> None:
 
 
 def test_listening_changes_nothing(tmp_path: Path) -> None:
-    runs.start(CONFIG, tmp_path / "heard", callbacks=Callbacks(Diary()))
+    start(CONFIG, tmp_path / "heard", callbacks=Callbacks(Diary()))
     assert_same_run(train(CONFIG, tmp_path / "unheard"), tmp_path / "heard")
 
 
@@ -69,16 +69,16 @@ def test_false_ends_the_run_with_a_checkpoint(kind: str, tmp_path: Path) -> None
     def stop(event: Event) -> bool:
         return not (event.kind == kind and event.updates >= 20)
 
-    _, outcome = runs.start(CONFIG, tmp_path / "run", callbacks=Callbacks(stop))
+    _, outcome = start(CONFIG, tmp_path / "run", callbacks=Callbacks(stop))
     assert not outcome.finished
     assert outcome.summary["updates"] == newest(tmp_path / "run").meta["updates"] == 20
-    assert runs.resume(tmp_path / "run").finished
+    assert resume(tmp_path / "run").finished
     assert_same_run(train(CONFIG, tmp_path / "whole"), tmp_path / "run")
 
 
 def test_none_and_other_false_things_do_not_end_it(tmp_path: Path) -> None:
     answers: Iterator[Any] = iter([None, 0, "", [], 0.0] * 100)
-    _, outcome = runs.start(CONFIG, tmp_path / "run", callbacks=Callbacks(lambda event: next(answers)))
+    _, outcome = start(CONFIG, tmp_path / "run", callbacks=Callbacks(lambda event: next(answers)))
     assert outcome.finished
 
 
@@ -87,7 +87,7 @@ def test_one_that_does_not_want_to_begin(tmp_path: Path) -> None:
         def on_start(self, event: Event) -> bool:
             return False
 
-    _, outcome = runs.start(CONFIG, tmp_path / "run", callbacks=Callbacks([Never()]))
+    _, outcome = start(CONFIG, tmp_path / "run", callbacks=Callbacks([Never()]))
     assert (outcome.finished, outcome.summary["env_steps"]) == (False, 0)
 
 
@@ -100,14 +100,14 @@ def test_one_that_raises_leaves_a_checkpoint_and_its_own_traceback(tmp_path: Pat
             raise ZeroDivisionError("in the user's code")
 
     with pytest.raises(ZeroDivisionError, match="in the user's code") as caught:
-        runs.start(CONFIG, tmp_path / "run", callbacks=Callbacks(careless))
+        start(CONFIG, tmp_path / "run", callbacks=Callbacks(careless))
     assert [frame.name for frame in traceback.extract_tb(caught.value.__traceback__)][-1] == "careless"
     assert calls[-1] == 23, "nobody is called any more"
     assert newest(tmp_path / "run").meta["updates"] == 23
     summary = RunFolder.open(tmp_path / "run").summary()
     assert summary is not None
     assert not summary["finished"]
-    assert runs.resume(tmp_path / "run").finished
+    assert resume(tmp_path / "run").finished
     assert_same_run(train(CONFIG, tmp_path / "whole"), tmp_path / "run")
 
 
@@ -134,16 +134,16 @@ def test_metrics_stay_where_they_are_until_they_are_read() -> None:
 def test_nobody_listens_to_updates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Then no event is made for them, and without any callback none at all."""
     made: list[str] = []
-    make = Recorder._event
+    make = Trainer._event
 
-    def counted(self: Recorder, kind: Any, *rest: Any, **more: Any) -> Event:
+    def counted(self: Trainer, kind: Any, *rest: Any, **more: Any) -> Event:
         made.append(kind)
         return make(self, kind, *rest, **more)
 
-    monkeypatch.setattr(Recorder, "_event", counted)
+    monkeypatch.setattr(Trainer, "_event", counted)
     train(CONFIG, tmp_path / "none")
     assert made == []
-    runs.start(CONFIG, tmp_path / "evaluations", callbacks=Callbacks(StopOnReturn(1e9)))
+    start(CONFIG, tmp_path / "evaluations", callbacks=Callbacks(StopOnReturn(1e9)))
     assert made == ["start", "evaluation", "evaluation", "evaluation", "end"]
 
 
@@ -160,6 +160,23 @@ def test_the_agent_acts_with_the_weights_of_the_moment() -> None:
     assert len(seen) == 5  # four updates and an evaluation
     assert seen[0] != seen[1]
     assert str(seen[-1]) == str(one.utilities(observation).mean.tolist())
+
+
+def test_the_agent_counts_every_update_that_is_heard(tmp_path: Path) -> None:
+    """In an update's callback the agent is where the update is, not where the last evaluation was."""
+    one = agent("toy-levers", eval_every=3, epsilon_decay=0.99)
+    seen: list[tuple[int, int, int, int]] = []
+
+    def look(event: Event) -> None:
+        seen.append((one.updates, event.updates, one.env_steps, event.env_steps))
+        if (event.kind, event.updates) == ("update", 5):
+            one.save(tmp_path / "fifth", replay=False)
+
+    one.learn(130, callback=look)
+    assert [updates for updates, *_ in seen] == [1, 2, 3, 3, 4, 5, 6, 6]
+    assert all(row[0] == row[1] and row[2] == row[3] for row in seen)
+    saved = load(tmp_path / "fifth")
+    assert (saved.updates, saved.env_steps) == (5, 120)
 
 
 def test_saving_in_the_middle(tmp_path: Path) -> None:
@@ -217,7 +234,7 @@ class Watched:
 def test_the_bar_moves_in_the_warm_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("revalued.run.recorder.SECONDS_BETWEEN_TICKS", 0.0)
     view = Watched()
-    runs.start(evolve(CONFIG, env_steps=100), tmp_path / "run", view)
+    start(evolve(CONFIG, env_steps=100), tmp_path / "run", view)
     in_warm_up = [status.env_steps for status in view.seen if status.updates == 0]
     assert in_warm_up[:4] == [0, 5, 10, 15]
     assert view.seen[1].env_steps_per_second > 0
@@ -226,7 +243,7 @@ def test_the_bar_moves_in_the_warm_up(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_the_bar_is_not_drawn_in_every_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("revalued.run.recorder.SECONDS_BETWEEN_TICKS", 1e9)
     view = Watched()
-    runs.start(evolve(CONFIG, env_steps=100), tmp_path / "run", view)
+    start(evolve(CONFIG, env_steps=100), tmp_path / "run", view)
     assert [status.env_steps for status in view.seen] == [0, 100, 100]  # the start, the evaluation, the end
 
 
@@ -247,8 +264,8 @@ def test_success_survives_a_resume(tmp_path: Path) -> None:
             return (*rest, {**info, "success": self.np_random.random() < 0.1})
 
     config = evolve(CONFIG, task="custom:solved", eval_episodes=3)
-    path, outcome = runs.start(config, tmp_path / "run", env=Solved)
+    path, outcome = start(config, tmp_path / "run", env=Solved)
     assert outcome.summary["success"] == float(rows(path, "eval.csv")[-1]["success"])
-    resumed = runs.resume(path, should_stop=stop_after(0), env_steps=400, env=Solved)
+    resumed = resume(path, should_stop=stop_after(0), env_steps=400, env=Solved)
     assert not resumed.finished, "no further evaluation was held"
     assert resumed.summary["success"] == outcome.summary["success"]

@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 import torch
 
+from cluster_helpers import session
 from revalued.cli import main
-from revalued.run import start as runs
+from revalued.errors import UserError
 from revalued.run.folder import RunFolder
+from revalued.run.start import resume, start
 from run_helpers import checkpoints_in, evolve, full_disk, newest, quick_config, sign, stop_after, train, truncate
 
 
@@ -20,7 +22,7 @@ def test_a_full_disk_ends_a_run_with_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = quick_config("toy-levers")
-    runs.start(config, tmp_path / "run", should_stop=stop_after(30))
+    start(config, tmp_path / "run", should_stop=stop_after(30))
     monkeypatch.setattr(np, "save", full_disk)
     assert main(["resume", str(tmp_path / "run"), "--quiet"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
@@ -31,7 +33,7 @@ def test_a_full_disk_ends_a_run_with_one_line(
 def test_a_resumed_run_falls_back_and_heals(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = quick_config("toy-levers", checkpoint_every=20)
     path = tmp_path / "run"
-    runs.start(config, path, should_stop=stop_after(65))
+    start(config, path, should_stop=stop_after(65))
     older, newer = checkpoints_in(path)
     truncate(newer)
     assert main(["resume", str(path), "--quiet"]) == 0
@@ -45,7 +47,7 @@ def test_a_resumed_run_falls_back_and_heals(tmp_path: Path, capsys: pytest.Captu
 @pytest.fixture(scope="module")
 def unfinished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("misfit") / "run"
-    runs.start(quick_config("toy-levers"), path, should_stop=stop_after(40))
+    start(quick_config("toy-levers"), path, should_stop=stop_after(40))
     return path
 
 
@@ -73,6 +75,19 @@ def test_a_checkpoint_that_does_not_fit_its_configuration(
     assert main(["resume", str(path), "--quiet"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "does not match config.json" in line
+
+
+def test_a_checkpoint_of_the_other_way_to_collect(tmp_path: Path) -> None:
+    """Lanes have unfinished episodes to go on with, actors have incarnations: neither can stand in for the other."""
+    lanes = quick_config("toy-levers", num_envs=4)
+    actors = evolve(lanes, num_envs=2, actors=2)
+    path, _ = start(lanes, tmp_path / "lanes", should_stop=stop_after(10))
+    with pytest.raises(ValueError, match="by a run without actors"):
+        session(actors, path)
+    session(actors, tmp_path / "actors").run(stop_after(10))
+    RunFolder.open(tmp_path / "actors").write_config(lanes)
+    with pytest.raises(UserError, match=r"does not match config\.json: it was written by a run with actors"):
+        resume(tmp_path / "actors")
 
 
 def test_evaluating_a_checkpoint_that_does_not_fit(

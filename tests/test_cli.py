@@ -16,8 +16,8 @@ import revalued
 from revalued.algorithms.presets import PRESETS
 from revalued.cli import main
 from revalued.learner.learner import Learner
-from revalued.run import start as runs
 from revalued.run.folder import RunFolder
+from revalued.run.start import start
 from run_helpers import call, command, flags_of, newest, quick_config, rows, stop_after, train
 
 TINY = [*flags_of(quick_config("toy-levers", env_steps=200)), "--eval-every", "10"]
@@ -258,7 +258,7 @@ def test_resume_says_how_to_prolong(finished: Path, capsys: pytest.CaptureFixtur
 
 
 def test_resume_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    runs.start(quick_config("toy-levers"), tmp_path / "run", should_stop=stop_after(30))
+    start(quick_config("toy-levers"), tmp_path / "run", should_stop=stop_after(30))
     assert "workers" in refused(capsys, "resume", tmp_path / "run", "--workers", "50")
     assert main(["resume", str(tmp_path / "run")]) == 0
     captured = capsys.readouterr()

@@ -9,7 +9,7 @@ import pytest
 from revalued.cli.inspect import inspect
 from revalued.envs import LaneError
 from revalued.errors import UserError
-from revalued.run import start as runs
+from revalued.run.start import start
 from run_helpers import quick_config, train
 
 
@@ -39,6 +39,6 @@ def test_mistakes_get_one_line(tmp_path: Path) -> None:
         inspect([str(tmp_path), "--episode", "2"])
     from gym_envs import Kitchen
 
-    path, _ = runs.start(quick_config("custom:kitchen"), tmp_path / "run", env=Kitchen)
+    path, _ = start(quick_config("custom:kitchen"), tmp_path / "run", env=Kitchen)
     with pytest.raises(UserError, match="an environment of your own: hand it over from Python, as env="):
         inspect([str(path)])

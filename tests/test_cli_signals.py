@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from revalued.run import start as runs
 from revalued.run.folder import RunFolder
+from revalued.run.start import resume
 from run_helpers import (
     checkpoints_in,
     end,
@@ -77,7 +77,7 @@ def test_a_signal_becomes_a_checkpoint(
     summary = RunFolder.open(path).summary()
     assert summary is not None
     assert (summary["finished"], summary["env_steps"]) == (False, env_steps)
-    assert runs.resume(path, should_stop=stop_after(20)).summary["env_steps"] == env_steps + 100
+    assert resume(path, should_stop=stop_after(20)).summary["env_steps"] == env_steps + 100
 
 
 def test_kill_9_leaves_no_workers_behind(tmp_path: Path) -> None:
@@ -108,4 +108,4 @@ def test_ctrl_c_before_training_has_begun(tmp_path: Path) -> None:
         end(process)
     assert process.returncode == 130
     assert "Traceback" not in errors
-    assert runs.resume(path, should_stop=stop_after(20)).summary["env_steps"] >= 100
+    assert resume(path, should_stop=stop_after(20)).summary["env_steps"] >= 100

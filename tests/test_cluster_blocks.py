@@ -18,7 +18,7 @@ from revalued.envs.of_config import task_of
 from revalued.networks import initialise
 from revalued.training.actors.actor import Actor, ActorPlan, episode_stream, exploration_rng, lanes_of
 from revalued.training.actors.block import Arrays, Block, BlockError, read_block
-from revalued.training.actors.storing import store_block
+from revalued.training.actors.loop import store_block
 from revalued.training.build import agent_shape, make_replay
 from run_helpers import evolve, quick_config
 

@@ -11,7 +11,7 @@ import pytest
 
 from cluster_helpers import BASE, assert_intact, replay_of
 from ray_helpers import STORE_BYTES, RayRun, ray_warnings_let_through
-from revalued.training.actors.ray_link import _loopback_only, require_ray
+from revalued.training.actors.ray_link import _loopback_only, import_ray
 from run_helpers import evolve
 
 pytest.importorskip("ray")
@@ -21,8 +21,7 @@ NODE: dict[str, Any] = {"object_store_memory": STORE_BYTES}
 @pytest.fixture
 def cluster() -> Iterator[Any]:
     """A head without room for actors; machines join as the test wants."""
-    require_ray()
-    import ray
+    ray = import_ray()
     from ray.cluster_utils import Cluster
 
     with ray_warnings_let_through(), _loopback_only(ray):
@@ -67,7 +66,7 @@ def test_a_machine_is_lost_then_all_then_one_joins(cluster: Any, tmp_path: Path)
     assert outcome.summary["env_steps"] > stages[2] + 400
     assert outcome.summary["actors_lost"] >= 2
     assert any("training goes on" in line for line in run.view.lines)
-    due = run.trainer.pace.updates_paid(run.trainer.env_steps) - outcome.summary["updates"]
+    due = run.loop.pace.updates_paid(run.trainer.env_steps) - outcome.summary["updates"]
     assert 0 <= due <= 2  # it may have been stopped between the updates of one block
     assert_intact(
         config, replay_of(run.path), run.trainer.env_steps, max(incarnation for _, incarnation in run.link.started) + 1

@@ -20,7 +20,7 @@ from gym_envs import Broken
 from ray_helpers import STORE_BYTES, RayRun, ray_warnings_let_through
 from revalued.envs import LaneError
 from revalued.errors import UserError
-from revalued.run import start as runs
+from revalued.run.start import resume, start
 from revalued.training.actors import ray_link
 from revalued.training.actors.actor import Actor
 from revalued.training.actors.block import Arrays, BlockError
@@ -44,7 +44,7 @@ def ray() -> Iterator[Any]:
 
 def test_a_run_with_two_real_actors(ray: Any, tmp_path: Path) -> None:
     before = signal.getsignal(signal.SIGTERM)
-    path, outcome = runs.start(CONFIG, tmp_path / "run")
+    path, outcome = start(CONFIG, tmp_path / "run")
     assert (outcome.summary["env_steps"], outcome.summary["updates"]) == (600, 100)
     assert outcome.summary["actors_lost"] == 0
     assert 0 < outcome.summary["max_staleness"] <= 2 * 2 * 2  # twice one block of 2 updates of every actor
@@ -155,16 +155,16 @@ def test_a_poisoned_block_is_refused(ray: Any, tmp_path: Path) -> None:
 def test_blocks_in_order_make_processes_reproducible(ray: Any, tmp_path: Path) -> None:
     config = evolve(CONFIG, in_order=True)
     for name in ("one", "other"):
-        _, outcome = runs.start(config, tmp_path / name)
+        _, outcome = start(config, tmp_path / name)
         assert outcome.summary["deterministic"] is True
     assert_same_run(tmp_path / "one", tmp_path / "other")
 
 
 @pytest.mark.slow
 def test_stop_and_resume(ray: Any, tmp_path: Path) -> None:
-    path, stopped = runs.start(CONFIG, tmp_path / "run", should_stop=stop_after(150))
+    path, stopped = start(CONFIG, tmp_path / "run", should_stop=stop_after(150))
     assert not stopped.finished
-    assert runs.resume(path).finished
+    assert resume(path).finished
     assert_intact(CONFIG, replay_of(path), 600, 2)
 
 
@@ -214,10 +214,10 @@ def test_a_cluster_that_is_not_there_is_said_to_be_so_at_once(tmp_path: Path, mo
         unused.bind(("127.0.0.1", 0))
         config = evolve(CONFIG, cluster=f"127.0.0.1:{unused.getsockname()[1]}")
         with pytest.raises(UserError, match=r"there is no Ray cluster at '127.0.0.1:\d+' \(nobody answers there"):
-            runs.start(config, tmp_path / "run")
+            start(config, tmp_path / "run")
     assert not (tmp_path / "run").exists()
     with pytest.raises(UserError, match="must be local, auto or HOST:PORT"):
-        runs.start(evolve(CONFIG, cluster="ray://10.0.0.1:10001"), tmp_path / "run")
+        start(evolve(CONFIG, cluster="ray://10.0.0.1:10001"), tmp_path / "run")
     monkeypatch.setenv("RAY_ADDRESS", config.execution.cluster)
     with pytest.raises(UserError, match="nobody answers there"):
-        runs.start(evolve(CONFIG, cluster="auto"), tmp_path / "run")
+        start(evolve(CONFIG, cluster="auto"), tmp_path / "run")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from cluster_helpers import assert_intact, replay_of
-from revalued.run import start as runs
+from revalued.run.start import resume
 from run_helpers import (
     checkpoints_in,
     end,
@@ -91,7 +91,7 @@ def test_kill_9_and_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         end(process)
     saved = newest(path).meta
     assert saved["env_steps"] > 0
-    outcome = runs.resume(path, env_steps=saved["env_steps"] + 400)
+    outcome = resume(path, env_steps=saved["env_steps"] + 400)
     assert outcome.finished
     env_steps = outcome.summary["env_steps"]
     assert env_steps >= saved["env_steps"] + 400

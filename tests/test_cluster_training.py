@@ -27,7 +27,7 @@ def watch_ratio(run: Session) -> list[int]:
 
     def watch() -> None:
         seen.append(trainer.env_steps)
-        assert trainer.learner.updates == trainer.pace.updates_paid(trainer.env_steps)
+        assert trainer.learner.updates == run.loop.pace.updates_paid(trainer.env_steps)
 
     run.link.watch = watch
     return seen
@@ -54,7 +54,7 @@ def test_streams_ratio_and_staleness_whatever_comes_when(changes: dict[str, Any]
     blocks = np.diff(np.unique(seen))
     assert blocks.max() <= 8  # one block at a time, so the ratio holds within one block
     assert outcome.summary["actors_lost"] == len(run.link.started) - 3
-    assert outcome.summary["max_staleness"] <= run.trainer.pace.max_staleness
+    assert outcome.summary["max_staleness"] <= run.loop.pace.max_staleness
     assert len(set(run.link.started)) == len(run.link.started), "an incarnation twice"
     assert_intact(config, replay_of(run.path), 600, max(incarnation for _, incarnation in run.link.started) + 1)
     assert run.link.is_closed
@@ -122,7 +122,7 @@ def test_staleness_is_in_the_log(tmp_path: Path) -> None:
     outcome = run.run()
     logged = rows(run.path, "metrics.csv")
     largest = [float(row["max_staleness"]) for row in logged if row["max_staleness"]]
-    assert 0 < max(largest) <= outcome.summary["max_staleness"] <= run.trainer.pace.max_staleness
+    assert 0 < max(largest) <= outcome.summary["max_staleness"] <= run.loop.pace.max_staleness
     assert all(float(row["staleness"]) <= float(row["max_staleness"]) for row in logged if row["staleness"])
 
 
@@ -178,7 +178,7 @@ def test_a_stop_between_updates_is_made_up_for(tmp_path: Path) -> None:
     first = session(config, tmp_path / "run")
     trainer = first.trainer
     outcome = first.run(lambda: trainer.learner.updates == 13)
-    assert outcome.summary["updates"] == 13 < trainer.pace.updates_paid(trainer.env_steps)
+    assert outcome.summary["updates"] == 13 < first.loop.pace.updates_paid(trainer.env_steps)
     second = session(config, tmp_path / "run")
     watch_ratio(second)
     assert second.run().summary["updates"] == 100
@@ -322,8 +322,8 @@ def test_training_returns_of_each_lane_are_whole(tmp_path: Path, monkeypatch: py
     finished: list[float] = []
     add = EpisodeLog.add
 
-    def note(log: EpisodeLog, rewards: Any, ended: Any) -> None:
-        add(log, rewards, ended)
+    def note(log: EpisodeLog, *step: Any) -> None:
+        add(log, *step)
         finished.extend(log._finished)
         log._finished = []
 

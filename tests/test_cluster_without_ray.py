@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
+import revalued
 from revalued.cli import main
 from revalued.config import validate
 from revalued.errors import UserError
-from revalued.run import start as runs
+from revalued.run.start import start
 from run_helpers import evolve, quick_config
 
 CONFIG = quick_config(actors=2)
@@ -23,10 +24,10 @@ def test_training_and_the_command_line_never_import_ray(tmp_path: Path) -> None:
 import sys
 from pathlib import Path
 sys.path.insert(0, {str(Path(__file__).parent)!r})
-from revalued.run import start as runs
+from revalued.run.start import start
 from revalued.cli import main
 from run_helpers import quick_config
-runs.start(quick_config(env_steps=150), Path({str(tmp_path)!r}) / "run")
+start(quick_config(env_steps=150), Path({str(tmp_path)!r}) / "run")
 main(["list", "algos"])
 print([name for name in sys.modules if name.partition(".")[0] == "ray" or name.startswith("revalued.training.actors")])
 """
@@ -36,7 +37,7 @@ print([name for name in sys.modules if name.partition(".")[0] == "ray" or name.s
 
 
 def test_ray_is_imported_in_one_file() -> None:
-    source = Path(runs.__file__).parents[1]
+    source = Path(revalued.__file__).parent
     importing = {
         str(path.relative_to(source))
         for path in source.rglob("*.py")
@@ -51,7 +52,7 @@ def test_without_ray_the_message_says_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)  # importing it now fails
     with pytest.raises(UserError, match=r"pip install 'revalued\[ray\]'"):
-        runs.start(CONFIG, tmp_path / "run")
+        start(CONFIG, tmp_path / "run")
     assert not (tmp_path / "run").exists()
     code = main(["train", "toy-counting", "--actors", "2", "--out", str(tmp_path / "run"), "--quiet"])
     assert code == 2

@@ -233,6 +233,17 @@ def test_missing_entries_of_an_older_version_take_their_defaults(path: str) -> N
     assert from_dict(data) == TrainConfig(task="walker-walk")
 
 
+def test_a_setting_that_is_gone_is_read_if_it_changed_nothing() -> None:
+    """Older versions wrote the precision of matrix products; all but one value would need what is no longer there."""
+    data = to_dict(TrainConfig("toy-levers"))
+    data["execution"]["matmul_precision"] = "highest"
+    assert from_dict(data) == TrainConfig("toy-levers")
+    assert "matmul_precision" in data["execution"], "what was handed over is left alone"
+    data["execution"]["matmul_precision"] = "high"
+    with pytest.raises(UserError, match=r"execution\.matmul_precision = 'high' is not possible any more"):
+        from_dict(data)
+
+
 def test_a_task_must_be_named() -> None:
     data = to_dict(CONFIG)
     del data["task"]

@@ -19,7 +19,7 @@ from revalued.cli import main
 from revalued.config import AlgorithmConfig, TrainConfig, from_dict, to_dict, validate
 from revalued.envs import LeverGame
 from revalued.errors import UserError
-from revalued.run import start as runs
+from revalued.run.start import resume, start
 from run_helpers import quick_config, stop_after
 
 
@@ -94,9 +94,9 @@ def test_a_run_learns_with_it_and_goes_on(name: str, tmp_path: Path) -> None:
         "toy-levers", "decqn", decomposition=name, hidden_size=64, batch_size=64, env_steps=5_000, warmup_env_steps=500,
         eval_every=200, learning_rate=1e-3, target_update_rate=0.02, epsilon_decay=0.999,
     )  # fmt: skip
-    path, outcome = runs.start(config, tmp_path / "run", should_stop=stop_after(200))
+    path, outcome = start(config, tmp_path / "run", should_stop=stop_after(200))
     assert not outcome.finished
-    assert runs.resume(path).summary["final_return"] == pytest.approx(LeverGame().optimal_return, abs=1e-9)
+    assert resume(path).summary["final_return"] == pytest.approx(LeverGame().optimal_return, abs=1e-9)
 
 
 def test_a_registered_name_is_like_any_other(name: str) -> None:
@@ -110,7 +110,7 @@ def test_a_registered_name_is_like_any_other(name: str) -> None:
 def test_a_run_with_an_unknown_one_says_what_to_do(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    runs.start(quick_config("toy-levers", decomposition=name), tmp_path / "run")
+    start(quick_config("toy-levers", decomposition=name), tmp_path / "run")
     assert main(["evaluate", str(tmp_path / "run"), "--episodes", "1"]) == 0
     monkeypatch.setattr(decompositions, "_REGISTERED", {})
     capsys.readouterr()
@@ -156,7 +156,7 @@ def test_a_run_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     register_decomposition("weighted", lambda u: u @ WEIGHTS, lambda u: WEIGHTS)
     check_decomposition("weighted", 3)
     with pytest.raises(UserError, match="decomposition 'weighted' fails with 5 dimensions"):
-        runs.start(quick_config("custom:five", decomposition="weighted"), tmp_path / "run", env=five_levers)
+        start(quick_config("custom:five", decomposition="weighted"), tmp_path / "run", env=five_levers)
     assert not (tmp_path / "run").exists()
 
 

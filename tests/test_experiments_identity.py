@@ -64,7 +64,7 @@ def test_the_defaults_that_hashes_stand_on() -> None:
             "env_steps": 500_000, "num_envs": 5, "env_steps_per_update": 5, "warmup_env_steps": 5_000,
             "eval_every": 1_000, "eval_episodes": 1, "log_every": 200,
         },
-        "execution": {"threads": None, "device": "auto", "compile": False, "matmul_precision": "highest"},
+        "execution": {"threads": None, "device": "auto", "compile": False},
     }  # fmt: skip
     for section, values in expected.items():
         assert {name: data[section][name] for name in values} == values
@@ -93,7 +93,7 @@ def test_whatever_else_differs_makes_another_run(changes: dict[str, Any]) -> Non
 
 def test_later_fields_and_integers_for_floats_change_nothing() -> None:
     data = json.loads(json.dumps(to_dict(DECQN)))
-    del data["execution"]["matmul_precision"], data["exploration"]  # as written by a version that lacked them
+    del data["execution"]["compile"], data["exploration"]  # as written by a version that lacked them
     assert run_hash(data) == run_hash(DECQN)
     one, same = (evolve(DECQN, beta=beta) for beta in (1, 1.0))
     assert run_hash(one) == run_hash(same)

@@ -21,7 +21,7 @@ from revalued.experiments.plan import ComputedExperiment, Variant
 from revalued.experiments.provenance import read_provenance
 from revalued.experiments.results import RESULT_COLUMNS
 from revalued.experiments.scales import SCALES
-from revalued.run import start as runs
+from revalued.run.start import start
 from run_helpers import evolve, rows
 
 
@@ -98,7 +98,7 @@ def test_finished_runs_are_never_repeated(whole: Path, tmp_path: Path) -> None:
 def test_a_run_trained_by_hand_is_adopted(whole: Path, tmp_path: Path) -> None:
     run = planned()[0]
     by_hand = evolve(run.config, checkpoint_every=10)
-    runs.start(by_hand, tmp_path / "by hand")
+    start(by_hand, tmp_path / "by hand")
     out = without(whole, tmp_path / "out", 0)
     place = run_path(out, by_hand)
     (tmp_path / "by hand").rename(place)

@@ -18,8 +18,8 @@ from revalued import export
 from revalued.envs import MaskedLevers
 from revalued.errors import UserError
 from revalued.export import export_run
-from revalued.run import start as runs
 from revalued.run.load import load_run
+from revalued.run.start import start
 from run_helpers import checkpoints_in, evolve, quick_config, train, truncate
 
 DOCUMENT = (Path(__file__).parents[1] / "docs" / "export.md").read_text()
@@ -107,7 +107,7 @@ def test_places_that_cannot_be_written_to(run: Path, tmp_path: Path, name: str, 
 def test_folders_that_hold_no_policy(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no run folder"):
         export_run(tmp_path, tmp_path / "policy.onnx")
-    path, _ = runs.start(quick_config(), tmp_path / "run")
+    path, _ = start(quick_config(), tmp_path / "run")
     for checkpoint in checkpoints_in(path):
         truncate(checkpoint)
     with pytest.raises(UserError, match="all are damaged"):
@@ -120,7 +120,7 @@ def test_folders_that_hold_no_policy(tmp_path: Path) -> None:
 
 
 def test_an_environment_of_your_own_is_needed_again(tmp_path: Path) -> None:
-    path, _ = runs.start(quick_config("custom:kitchen"), tmp_path / "run", env=Kitchen)
+    path, _ = start(quick_config("custom:kitchen"), tmp_path / "run", env=Kitchen)
     with pytest.raises(UserError, match="hand it over from Python, as env="):
         export_run(path, tmp_path / "policy.onnx")
     metadata = export_run(path, tmp_path / "policy.onnx", env=Kitchen)

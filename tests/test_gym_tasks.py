@@ -17,7 +17,7 @@ from gymnasium.envs.classic_control import CartPoleEnv
 from gym_envs import Broken, Kitchen
 from revalued.envs import LaneError, TaskSpec, describe, find_task, make_env, make_lanes
 from revalued.errors import UserError
-from revalued.run import start as runs
+from revalued.run.start import evaluate, resume, start
 from run_helpers import assert_same_run, call, newest, quick_config, rows, stop_after
 
 KITCHEN = "gym:gym_envs:tests/Kitchen-v0"
@@ -71,9 +71,9 @@ def test_lanes_of_a_registered_environment_do_not_depend_on_workers() -> None:
 @pytest.mark.parametrize("task", ["gym:CartPole-v1", KITCHEN, "gym:Taxi-v4"])
 def test_a_run_resumes_to_the_bit(task: str, tmp_path: Path) -> None:
     config = quick_config(task)
-    runs.start(config, tmp_path / "whole")
-    runs.start(config, tmp_path / "resumed", should_stop=stop_after(41))
-    runs.resume(tmp_path / "resumed")
+    start(config, tmp_path / "whole")
+    start(config, tmp_path / "resumed", should_stop=stop_after(41))
+    resume(tmp_path / "resumed")
     assert_same_run(tmp_path / "whole", tmp_path / "resumed")
 
 
@@ -83,7 +83,7 @@ def test_cartpole_is_learnt_from_episodes_of_unequal_length(tmp_path: Path) -> N
         "gym:CartPole-v1", "decqn", hidden_size=64, batch_size=64, learning_rate=1e-3, env_steps=6000,
         warmup_env_steps=500, epsilon_decay=0.999, target_update_rate=0.02, eval_every=10_000, eval_episodes=10,
     )  # fmt: skip
-    path, outcome = runs.start(config, tmp_path / "run")
+    path, outcome = start(config, tmp_path / "run")
     assert outcome.summary["train_episodes"] > 50
     assert float(rows(path, "eval.csv")[-1]["return"]) > 100
 
@@ -122,7 +122,7 @@ class Unbounded(CartPoleEnv):
 
 def test_mistakes_leave_nothing_on_disk(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="actions without bounds"):
-        runs.start(quick_config("custom:free"), tmp_path / "run", env=Unbounded)
+        start(quick_config("custom:free"), tmp_path / "run", env=Unbounded)
     refused = call("train", "gym:CartPol-v1", "--out", "run", cwd=tmp_path)
     assert (refused.returncode, refused.stdout) == (2, "")
     assert refused.stderr.count("\n") == 1
@@ -137,11 +137,11 @@ def test_mistakes_leave_nothing_on_disk(tmp_path: Path) -> None:
 @pytest.mark.parametrize("workers", [0, 2])
 def test_objects_and_functions_train_and_resume(env: Any, workers: int, tmp_path: Path) -> None:
     config = quick_config("custom:kitchen", num_envs=3)
-    runs.start(config, tmp_path / "whole", env=env)
-    runs.start(config, tmp_path / "resumed", should_stop=stop_after(60), env=env)
-    runs.resume(tmp_path / "resumed", workers=workers, env=env)
+    start(config, tmp_path / "whole", env=env)
+    start(config, tmp_path / "resumed", should_stop=stop_after(60), env=env)
+    resume(tmp_path / "resumed", workers=workers, env=env)
     assert_same_run(tmp_path / "whole", tmp_path / "resumed")
-    first, second = ([e.total_reward for e in runs.evaluate(tmp_path / "whole", 2, 0, env=env)] for _ in range(2))
+    first, second = ([e.total_reward for e in evaluate(tmp_path / "whole", 2, 0, env=env)] for _ in range(2))
     assert first == second
 
 
@@ -156,8 +156,8 @@ def test_an_object_stays_untouched() -> None:
 
 def test_an_environment_of_ones_own_is_asked_for_again(tmp_path: Path) -> None:
     config = quick_config("custom:kitchen")
-    runs.start(config, tmp_path / "run", should_stop=stop_after(50), env=Kitchen)
-    for attempt in (lambda: runs.resume(tmp_path / "run"), lambda: list(runs.evaluate(tmp_path / "run", 1, 0))):
+    start(config, tmp_path / "run", should_stop=stop_after(50), env=Kitchen)
+    for attempt in (lambda: resume(tmp_path / "run"), lambda: list(evaluate(tmp_path / "run", 1, 0))):
         with pytest.raises(UserError, match="custom:kitchen is an environment of your own"):
             attempt()
     assert call("resume", tmp_path / "run").returncode == 2
@@ -187,7 +187,7 @@ SCRIPT = """
 import gymnasium, numpy as np
 from gymnasium import spaces
 from pathlib import Path
-from revalued.run import start as runs
+from revalued.run.start import evaluate, resume, start
 from revalued.config import ExecutionConfig, ScheduleConfig, TrainConfig
 
 class Coin(gymnasium.Env):
@@ -201,7 +201,7 @@ class Coin(gymnasium.Env):
 
 schedule, execution = ScheduleConfig(env_steps=100, num_envs=2), ExecutionConfig(workers=2)
 config = TrainConfig("custom:coin", schedule=schedule, execution=execution)
-path, outcome = runs.start(config, Path("run"), env=lambda: Coin())
+path, outcome = start(config, Path("run"), env=lambda: Coin())
 print(outcome.finished, outcome.summary["env_steps"])
 """
 
@@ -243,7 +243,7 @@ def test_what_is_wrong_from_the_start_is_said_before_anything_is_written(
     fault: str, reason: str, tmp_path: Path
 ) -> None:
     with pytest.raises(UserError, match=f"the environment fails at its first reset: {reason}"):
-        runs.start(quick_config("custom:x"), tmp_path / "run", env=partial(BadStart, fault))
+        start(quick_config("custom:x"), tmp_path / "run", env=partial(BadStart, fault))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -258,7 +258,7 @@ def test_what_is_wrong_from_the_start_is_said_before_anything_is_written(
 def test_a_broken_environment_ends_the_run_and_keeps_the_checkpoint(fault: str, reason: str, tmp_path: Path) -> None:
     config = quick_config("custom:broken", checkpoint_every=5, eval_every=10_000)
     with pytest.raises(LaneError, match=rf"lane 0, episode \d+, step \d+: {reason}"):
-        runs.start(config, tmp_path / "run", env=partial(Broken, fault))
+        start(config, tmp_path / "run", env=partial(Broken, fault))
     assert 100 < newest(tmp_path / "run").meta["env_steps"] <= 59 * 5
 
 
@@ -266,7 +266,7 @@ def test_a_test_episode_that_breaks_says_where(tmp_path: Path) -> None:
     config = quick_config("custom:broken", num_envs=5, eval_every=2, eval_episodes=3)
     # few steps in each lane, many in the one environment of the test episodes
     with pytest.raises(LaneError, match=r"test episode with seed \d+, step \d+: entry 0 of the observation is nan"):
-        runs.start(config, tmp_path / "run", env=partial(Broken, "nan", after=75))
+        start(config, tmp_path / "run", env=partial(Broken, "nan", after=75))
 
 
 def test_the_module_may_lie_in_the_working_folder(tmp_path: Path) -> None:

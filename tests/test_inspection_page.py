@@ -17,9 +17,9 @@ from revalued.report.inspection import page
 from revalued.report.inspection.episode_figures import discounted_to_go, groups_of, short
 from revalued.report.inspection.page import inspect_run
 from revalued.report.inspection.training_figures import curves
-from revalued.run import start as runs
 from revalued.run.load import load_run
 from revalued.run.save import save_policy
+from revalued.run.start import evaluate, start
 from run_helpers import checkpoints_in, evolve, quick_config, train, truncate
 
 HEADINGS = ["Learning", "The episode", "Utilities along the episode", "Choices", "Replay", "Configuration"]
@@ -111,7 +111,7 @@ def test_several_episodes_and_no_film(tmp_path: Path) -> None:
     assert "No film: toy-levers has no pictures." in first
     (table,) = re.findall(r"All episodes.*?</table>", first, re.DOTALL)
     assert table.count("<tr>") == 3
-    returns = [f"{episode.total_reward:,.1f}" for episode in runs.evaluate(run, 2, 0)]
+    returns = [f"{episode.total_reward:,.1f}" for episode in evaluate(run, 2, 0)]
     assert all(f">{value}</td>" in table for value in returns)
 
 
@@ -122,7 +122,7 @@ def test_the_film_is_in_the_page_or_beside_it(tmp_path: Path, monkeypatch: pytes
     def kitchen() -> Kitchen:
         return Kitchen("rgb_array")
 
-    path, _ = runs.start(quick_config("custom:kitchen"), tmp_path / "run", env=kitchen)
+    path, _ = start(quick_config("custom:kitchen"), tmp_path / "run", env=kitchen)
     with pytest.raises(UserError, match="as env="):
         inspect_run(path)
     out = inspect_run(path, tmp_path / "page.html", env=kitchen)

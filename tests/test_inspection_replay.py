@@ -7,10 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from revalued.report.inspection.replay import replay_errors, td_errors
 from revalued.run.load import load_run
-from revalued.training.build import agent_shape, make_learner, make_replay, resolve_device
+from revalued.training.build import agent_shape, make_learner, make_replay
 from run_helpers import newest, quick_config, train
 
 
@@ -29,7 +30,7 @@ def test_errors_are_the_learner_s_priorities(task: str, algo: str, tmp_path: Pat
     path = train(config, tmp_path / "run")
     run, checkpoint = load_run(path, replay=True), newest(path)
     shape = agent_shape(config, run.task.info)
-    learner, replay = make_learner(config, shape, resolve_device("cpu")), make_replay(config, shape)
+    learner, replay = make_learner(config, shape, torch.device("cpu")), make_replay(config, shape)
     learner.load_tensors(checkpoint.tensors, checkpoint.meta["updates"])
     replay.load_state(run.replay)
     batch = replay.sample(config.learner.batch_size, np.random.default_rng(0))

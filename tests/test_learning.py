@@ -10,7 +10,7 @@ import pytest
 from revalued.algorithms.presets import PRESETS
 from revalued.config import TrainConfig
 from revalued.envs import LeverGame
-from revalued.run import start as runs
+from revalued.run.start import evaluate, start
 from run_helpers import quick_config, rows
 
 OPTIMAL_RETURN = LeverGame().optimal_return
@@ -35,10 +35,10 @@ def lever_game(algo: str, env_steps: int) -> TrainConfig:
 
 
 def test_revalued_finds_the_optimum(tmp_path: Path) -> None:
-    path, outcome = runs.start(lever_game("revalued", 5_000), tmp_path / "run")
+    path, outcome = start(lever_game("revalued", 5_000), tmp_path / "run")
     assert outcome.summary["final_return"] == pytest.approx(OPTIMAL_RETURN, abs=1e-9)
     # and not by chance: episodes it has never seen, all perfect
-    episodes = list(runs.evaluate(path, episodes=5, seed=7))
+    episodes = list(evaluate(path, episodes=5, seed=7))
     assert [episode.total_reward for episode in episodes] == pytest.approx([OPTIMAL_RETURN] * 5, abs=1e-9)
 
 
@@ -47,7 +47,7 @@ def test_revalued_finds_the_optimum(tmp_path: Path) -> None:
 def test_every_preset_learns(algo: str, tmp_path: Path) -> None:
     # The support of C51 is made for the control suite: a tenth of its atoms have to tell these returns apart.
     target = 0.8 * OPTIMAL_RETURN if algo == "decqn-c51" else OPTIMAL_RETURN
-    path, _ = runs.start(lever_game(algo, 8_000), tmp_path / "run")
+    path, _ = start(lever_game(algo, 8_000), tmp_path / "run")
     # learning goes on to the last update, so that a single test episode may find a lever mistaken for the moment
     last = [float(row["return"]) for row in rows(path, "eval.csv")][-5:]
     assert median(last) >= target - 1e-9, last
@@ -55,6 +55,6 @@ def test_every_preset_learns(algo: str, tmp_path: Path) -> None:
 
 def test_without_learning_the_game_is_lost(tmp_path: Path) -> None:
     """The game cannot be won by chance: an untrained policy is far from the optimum."""
-    _, outcome = runs.start(quick_config("toy-levers", env_steps=50, eval_episodes=20), tmp_path / "run")
+    _, outcome = start(quick_config("toy-levers", env_steps=50, eval_episodes=20), tmp_path / "run")
     assert outcome.summary["updates"] == 0
     assert outcome.summary["final_return"] < 0.6 * OPTIMAL_RETURN

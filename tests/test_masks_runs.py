@@ -15,7 +15,7 @@ from revalued.actions import FactorisedActions
 from revalued.algorithms.presets import PRESETS
 from revalued.config import Exploration
 from revalued.envs import LaneError, Lanes, MaskedLevers, TaskSpec, describe, episode_seed, lanes_from, make_lanes
-from revalued.run import start as runs
+from revalued.run.start import evaluate, resume, start
 from run_helpers import assert_same_run, evolve, newest, quick_config, rows, stop_after
 from test_masks import SIZES
 
@@ -138,10 +138,10 @@ def test_a_terminal_state_needs_no_mask() -> None:
 def test_every_algorithm_obeys_an_environment_that_forgives_nothing(algo: str, tmp_path: Path) -> None:
     """Collection, exploration, test episodes, and `evaluate` afterwards."""
     config = quick_config("custom:levers", algo, atoms=11)
-    path, outcome = runs.start(config, tmp_path / "run", env=STRICT)
+    path, outcome = start(config, tmp_path / "run", env=STRICT)
     assert outcome.finished
     assert len(rows(path, "eval.csv")) == 3
-    episodes = list(runs.evaluate(path, 3, seed=1, env=STRICT))
+    episodes = list(evaluate(path, 3, seed=1, env=STRICT))
     assert [episode.length for episode in episodes] == [10, 10, 10]
     packed = newest(path).arrays["replay.masks"]
     assert packed.shape[1] == 2  # ten booleans in two bytes
@@ -151,9 +151,9 @@ def test_every_algorithm_obeys_an_environment_that_forgives_nothing(algo: str, t
 @pytest.mark.parametrize("exploration", ["joint", "per-dimension"])
 def test_a_masked_run_resumes_to_the_bit_with_other_workers(exploration: Exploration, tmp_path: Path) -> None:
     config = evolve(quick_config("custom:levers"), exploration=exploration, epsilon_decay=0.99)
-    runs.start(config, tmp_path / "whole", env=STRICT)
-    runs.start(config, tmp_path / "resumed", should_stop=stop_after(33), env=STRICT)
-    runs.resume(tmp_path / "resumed", workers=2, env=STRICT)
+    start(config, tmp_path / "whole", env=STRICT)
+    start(config, tmp_path / "resumed", should_stop=stop_after(33), env=STRICT)
+    resume(tmp_path / "resumed", workers=2, env=STRICT)
     assert_same_run(tmp_path / "whole", tmp_path / "resumed")
 
 
@@ -162,13 +162,13 @@ def test_the_masked_toy_is_learnt_to_its_optimum(tmp_path: Path) -> None:
         "toy-masked", "decqn", hidden_size=64, env_steps=6000, warmup_env_steps=200, batch_size=64, learning_rate=1e-3,
         epsilon_decay=0.999, eval_every=10_000,
     )  # fmt: skip
-    path, _ = runs.start(config, tmp_path / "run")
+    path, _ = start(config, tmp_path / "run")
     env, best = MaskedLevers(strict=True), []
     seeds: list[int] = []
     for number in range(20):
         seeds.append(episode_seed(0, "evaluate", 0, number))
         env.reset(seed=seeds[-1])
         best.append(env.best_return)
-    returns = [episode.total_reward for episode in runs.evaluate(path, 20, seed=0)]
+    returns = [episode.total_reward for episode in evaluate(path, 20, seed=0)]
     assert np.mean(returns) >= 0.95 * np.mean(best)
     assert all(total <= limit + 1e-9 for total, limit in zip(returns, best, strict=True))

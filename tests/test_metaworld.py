@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from revalued.envs import FactoredEnv, TaskSpec, describe, make_env
 from revalued.errors import UserError
-from revalued.run import start as runs
+from revalued.run.start import resume, start
 from run_helpers import assert_same_run, call, quick_config, rows, stop_after
 
 pytest.importorskip("metaworld")
@@ -81,12 +81,12 @@ def test_an_episode_is_truncated_after_500_steps() -> None:
 
 def test_success_stands_beside_return_and_a_run_resumes_to_the_bit(tmp_path: Path) -> None:
     config = quick_config(TASK, num_envs=2, env_steps=160, warmup_env_steps=60, eval_every=1000)
-    path, _ = runs.start(config, tmp_path / "whole")
+    path, _ = start(config, tmp_path / "whole")
     (row,) = rows(path, "eval.csv")
     assert float(row["length"]) == 500
     assert 0 <= float(row["success"]) <= 1
-    runs.start(config, tmp_path / "resumed", should_stop=stop_after(50))
-    runs.resume(tmp_path / "resumed")
+    start(config, tmp_path / "resumed", should_stop=stop_after(50))
+    resume(tmp_path / "resumed")
     assert_same_run(tmp_path / "whole", tmp_path / "resumed")
     answer = json.loads(call("evaluate", path, "--episodes", "2", "--json").stdout)
     assert answer["success_rate"] in (0.0, 0.5, 1.0)

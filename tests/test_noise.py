@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from revalued.envs import LeverGame, Noisy, TaskSpec, make_env
 from revalued.errors import UserError
-from revalued.run import start as runs
+from revalued.run.start import evaluate, resume, start
 from run_helpers import assert_same_run, call, evolve, quick_config, rows, state_of, stop_after
 
 ACTION = np.zeros(3, np.int64)
@@ -95,11 +95,11 @@ def test_without_noise_there_is_no_wrapper() -> None:
 @pytest.mark.parametrize("noise", [{"reward_noise": 0.1}, {"state_noise": 0.1}])
 def test_noisy_runs_are_reproducible_and_resume_to_the_bit(noise: dict[str, Any], tmp_path: Path) -> None:
     config = quick_config("toy-levers", **noise)
-    runs.start(config, tmp_path / "whole")
-    runs.start(config, tmp_path / "resumed", should_stop=stop_after(37))
-    runs.resume(tmp_path / "resumed", workers=2)
+    start(config, tmp_path / "whole")
+    start(config, tmp_path / "resumed", should_stop=stop_after(37))
+    resume(tmp_path / "resumed", workers=2)
     assert_same_run(tmp_path / "whole", tmp_path / "resumed")
-    runs.start(quick_config("toy-levers"), tmp_path / "exact")
+    start(quick_config("toy-levers"), tmp_path / "exact")
     assert state_of(tmp_path / "exact")["replay.returns"] != state_of(tmp_path / "whole")["replay.returns"] or (
         state_of(tmp_path / "exact")["replay.observations"] != state_of(tmp_path / "whole")["replay.observations"]
     )
@@ -107,9 +107,9 @@ def test_noisy_runs_are_reproducible_and_resume_to_the_bit(noise: dict[str, Any]
 
 def test_reported_returns_are_without_noise(tmp_path: Path) -> None:
     """A return of the lever game is a sum of thirds; one with noise on it is not."""
-    path, _ = runs.start(quick_config("toy-levers", reward_noise=5.0), tmp_path / "run")
+    path, _ = start(quick_config("toy-levers", reward_noise=5.0), tmp_path / "run")
     returns = [float(row["return"]) for row in rows(path, "eval.csv")]
-    returns += [episode.total_reward for episode in runs.evaluate(path, 3, seed=0)]
+    returns += [episode.total_reward for episode in evaluate(path, 3, seed=0)]
     assert len(returns) == 6
     for total in returns:
         assert 3 * total == pytest.approx(round(3 * total), abs=1e-9)
@@ -127,5 +127,5 @@ def test_flags_reach_the_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize("value", [-0.1, float("nan"), float("inf")])
 def test_impossible_noise_is_refused(name: str, value: float, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=rf"{name} = .* is not possible: it must be at least 0"):
-        runs.start(evolve(quick_config("toy-levers"), **{name: value}), tmp_path / "run")
+        start(evolve(quick_config("toy-levers"), **{name: value}), tmp_path / "run")
     assert list(tmp_path.iterdir()) == []

@@ -8,7 +8,7 @@ import re
 import pytest
 from rich.console import Console
 
-from revalued.run.progress import LiveBar, PlainLines, Silent, Status, describe, format_duration, make_progress
+from revalued.run.progress import LiveBar, PlainLines, Silent, Status, format_duration, make_progress, status_line
 
 STATUS = Status(
     env_steps=25_000,
@@ -23,8 +23,8 @@ BEFORE_ANYTHING = Status(0, 100_000, 0, 0.0, None, None)
 
 def test_one_line() -> None:
     line = "25,000/100,000 interactions · 4,000 updates · 1,000 interactions/s · 1:15 left · return 12.3 · best 56.8"
-    assert describe(STATUS) == line
-    assert describe(BEFORE_ANYTHING) == "0/100,000 interactions · 0 updates · 0 interactions/s"
+    assert status_line(STATUS) == line
+    assert status_line(BEFORE_ANYTHING) == "0/100,000 interactions · 0 updates · 0 interactions/s"
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_plain_lines_wait_their_turn(capsys: pytest.CaptureFixture[str]) -> None
     patient.evaluated(STATUS)
     patient.say("news")
     patient.close()
-    assert capsys.readouterr() == ("", f"{describe(STATUS)}\n{describe(STATUS)}\nnews\n")
+    assert capsys.readouterr() == ("", f"{status_line(STATUS)}\n{status_line(STATUS)}\nnews\n")
 
 
 def test_silence_but_for_warnings(capsys: pytest.CaptureFixture[str]) -> None:

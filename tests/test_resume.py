@@ -8,8 +8,9 @@ import pytest
 
 from revalued.config import TrainConfig
 from revalued.errors import UserError
-from revalued.run import start as runs
 from revalued.run.folder import RunFolder
+from revalued.run.prepare import prepare
+from revalued.run.start import resume, start
 from run_helpers import assert_same_run, evolve, newest, quick_config, rows, stop_after, train
 
 BASE = quick_config("toy-counting")
@@ -45,7 +46,7 @@ def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def interrupt(config: TrainConfig, path: Path, cycles: int) -> None:
-    _, outcome = runs.start(config, path, should_stop=stop_after(cycles))
+    _, outcome = start(config, path, should_stop=stop_after(cycles))
     assert not outcome.finished
     assert outcome.summary["env_steps"] == cycles * config.schedule.num_envs == newest(path).meta["env_steps"]
 
@@ -67,7 +68,7 @@ def interrupt(config: TrainConfig, path: Path, cycles: int) -> None:
 )
 def test_interrupted_anywhere(uninterrupted: Path, tmp_path: Path, cycles: int) -> None:
     interrupt(BASE, tmp_path / "run", cycles)
-    assert runs.resume(tmp_path / "run").finished
+    assert resume(tmp_path / "run").finished
     assert_same_run(uninterrupted, tmp_path / "run")
 
 
@@ -77,7 +78,7 @@ def test_every_kind_of_run(name: str, tmp_path: Path) -> None:
     expected = train(config, tmp_path / "uninterrupted")
     cycles = config.schedule.env_steps // config.schedule.num_envs * 3 // 4
     interrupt(config, tmp_path / "run", cycles)
-    assert runs.resume(tmp_path / "run").finished
+    assert resume(tmp_path / "run").finished
     assert_same_run(expected, tmp_path / "run")
 
 
@@ -90,15 +91,15 @@ def test_the_small_replay_has_wrapped_around(tmp_path: Path) -> None:
 def test_interrupted_many_times(uninterrupted: Path, tmp_path: Path) -> None:
     interrupt(BASE, tmp_path / "run", 17)
     for cycles in (15, 1, 0, 23):
-        assert not runs.resume(tmp_path / "run", should_stop=stop_after(cycles)).finished
-    assert runs.resume(tmp_path / "run").finished
+        assert not resume(tmp_path / "run", should_stop=stop_after(cycles)).finished
+    assert resume(tmp_path / "run").finished
     assert_same_run(uninterrupted, tmp_path / "run")
 
 
 def test_resumed_with_another_number_of_workers(uninterrupted: Path, tmp_path: Path) -> None:
     interrupt(BASE, tmp_path / "run", 30)
-    assert not runs.resume(tmp_path / "run", should_stop=stop_after(23), workers=2).finished
-    assert runs.resume(tmp_path / "run", workers=0).finished
+    assert not resume(tmp_path / "run", should_stop=stop_after(23), workers=2).finished
+    assert resume(tmp_path / "run", workers=0).finished
     assert_same_run(uninterrupted, tmp_path / "run")
 
 
@@ -106,7 +107,7 @@ def test_on_a_real_simulator(tmp_path: Path) -> None:
     config = quick_config("walker-walk", env_steps=150, warmup_env_steps=50, eval_every=30)
     expected = train(config, tmp_path / "uninterrupted")
     interrupt(config, tmp_path / "run", 21)
-    assert runs.resume(tmp_path / "run").finished
+    assert resume(tmp_path / "run").finished
     assert_same_run(expected, tmp_path / "run")
 
 
@@ -122,8 +123,8 @@ def test_a_finished_run_can_be_prolonged(tmp_path: Path, checkpoint_every: int) 
     shorter = evolve(config, env_steps=BASE.schedule.warmup_env_steps + 5 * updates_in_first_part)
     path = train(shorter, tmp_path / "run")
     with pytest.raises(UserError, match="--env-steps"):
-        runs.resume(path)
-    assert runs.resume(path, env_steps=BASE.schedule.env_steps).finished
+        resume(path)
+    assert resume(path, env_steps=BASE.schedule.env_steps).finished
     assert RunFolder.open(path).config().schedule.env_steps == BASE.schedule.env_steps
     assert_same_run(train(config, tmp_path / "uninterrupted"), path)
 
@@ -136,7 +137,7 @@ def test_prolonging_keeps_the_evaluation_at_the_first_end(tmp_path: Path, checkp
     before = rows(path, "eval.csv")
     assert [int(row["updates"]) for row in before] == [20, 30]
     assert newest(path).meta["record"]["last"] == [float(before[-1]["return"]), 30]
-    runs.resume(path, env_steps=350)
+    resume(path, env_steps=350)
     after = rows(path, "eval.csv")
     assert after[:2] == before
     assert [int(row["updates"]) for row in after[2:]] == [40, 50]
@@ -144,10 +145,10 @@ def test_prolonging_keeps_the_evaluation_at_the_first_end(tmp_path: Path, checkp
 
 def test_a_run_without_any_checkpoint_starts_over(uninterrupted: Path, tmp_path: Path) -> None:
     """Killed before the first checkpoint, there is nothing to go on from, and nothing is lost by starting over."""
-    RunFolder.create(tmp_path / "run", runs.prepare(BASE)[0])
+    RunFolder.create(tmp_path / "run", prepare(BASE).config)
     folder = RunFolder.open(tmp_path / "run")
     folder.eval_table.add({"updates": 20, "env_steps": 245, "return": 1.0, "length": 3.0})
-    assert runs.resume(tmp_path / "run").finished
+    assert resume(tmp_path / "run").finished
     assert_same_run(uninterrupted, tmp_path / "run")
 
 
@@ -160,12 +161,12 @@ def test_rows_written_after_the_checkpoint_are_written_once(uninterrupted: Path,
     folder.metric_table.add({"updates": 30, "env_steps": 295, "loss": -1.0})
     with folder.metric_table.path.open("a") as file:
         file.write("31,3")  # half a row, as a kill leaves it
-    assert runs.resume(path).finished
+    assert resume(path).finished
     assert_same_run(uninterrupted, path)
 
 
 def test_resuming_what_is_no_run(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"no config\.json"):
-        runs.resume(tmp_path)
+        resume(tmp_path)
     with pytest.raises(UserError, match=r"no config\.json"):
-        runs.resume(tmp_path / "nowhere")
+        resume(tmp_path / "nowhere")

@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 
 from revalued.config import TrainConfig
-from revalued.run import start as runs
 from revalued.run.checkpoint import load_newest
+from revalued.run.start import resume, start
 from run_helpers import (
     assert_same_run,
     call,
@@ -62,9 +62,9 @@ def test_kill_9_and_resume_on_the_command_line(uninterrupted: Path, tmp_path: Pa
 
 def begin_or_resume(config: TrainConfig, path: Path) -> None:
     if (path / "config.json").exists():
-        runs.resume(path)
+        resume(path)
     else:
-        runs.start(config, path)
+        start(config, path)
 
 
 def kill_after(config: TrainConfig, path: Path, seconds: float) -> BaseProcess:
@@ -106,7 +106,7 @@ def test_killed_at_any_moment(seed: int, uninterrupted: Path, tmp_path: Path) ->
 def assert_resumes_to(expected: Path, path: Path) -> None:
     summary = path / "summary.json"
     if not summary.exists():
-        assert runs.resume(path).finished
+        assert resume(path).finished
     assert_same_run(expected, path)
 
 
@@ -133,14 +133,14 @@ def die_while_writing(path: Path, operation: int) -> None:
     for owner, name in ((np, "save"), (os, "fsync"), (Path, "rename"), (Path, "write_text"), (os, "unlink")):
         setattr(owner, name, reaper.before(getattr(owner, name)))
     setattr(shutil, "rmtree", reaper.before(shutil.rmtree))  # noqa: B010 - mypy objects to a plain assignment
-    runs.resume(path)
+    resume(path)
 
 
 @pytest.fixture(scope="module")
 def half_done(uninterrupted: Path) -> Path:
     """A run with two checkpoints; resumed, it soon writes the third and removes the first."""
     path = uninterrupted.parent / "half done"
-    runs.start(CONFIG, path, should_stop=lambda: len(checkpoints_in(path)) == 2)
+    start(CONFIG, path, should_stop=lambda: len(checkpoints_in(path)) == 2)
     return path
 
 
@@ -160,7 +160,7 @@ def test_killed_in_the_middle_of_a_checkpoint(
     process.join()
     assert process.exitcode == -signal.SIGKILL
     assert newest(path).meta["env_steps"] >= earlier, "what was safe before the kill is safe after it"
-    assert runs.resume(path).finished
+    assert resume(path).finished
     assert_same_run(uninterrupted, path)
     assert not list((path / "checkpoint").glob("incomplete-*"))
 

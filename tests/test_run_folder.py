@@ -16,9 +16,10 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from revalued.cli import main
 from revalued.config import from_dict, to_dict
 from revalued.errors import UserError
-from revalued.run import start as runs
-from revalued.run.files import Table
+from revalued.run.files import Table, read_json, replace_file, replacing, write_json
 from revalued.run.folder import EVAL_COLUMNS, METRIC_COLUMNS, RunFolder, default_path
+from revalued.run.prepare import prepare
+from revalued.run.start import resume, start
 from run_helpers import evolve, quick_config, rows, stop_after, train
 
 CONFIG = quick_config("toy-levers")
@@ -44,13 +45,13 @@ def test_contents(finished: Path) -> None:
 
 def test_configuration_comes_back(finished: Path) -> None:
     written = json.loads((finished / "config.json").read_text())
-    assert from_dict(written) == RunFolder.open(finished).config() == runs.prepare(CONFIG)[0]
+    assert from_dict(written) == RunFolder.open(finished).config() == prepare(CONFIG).config
     assert to_dict(from_dict(written)) == written
 
 
 def test_auto_is_written_as_what_it_stood_for(tmp_path: Path) -> None:
     config = evolve(CONFIG, env_steps=5, device="auto", threads=None)
-    path, _ = runs.start(config, tmp_path / "run")
+    path, _ = start(config, tmp_path / "run")
     execution = RunFolder.open(path).config().execution
     assert execution.device in ("cpu", "cuda")
     assert execution.threads == len(os.sched_getaffinity(0))
@@ -105,14 +106,14 @@ def test_tensorboard_shows_the_tables(finished: Path) -> None:
 def test_tensorboard_after_a_kill_and_a_resume(tmp_path: Path) -> None:
     """Events after the last checkpoint are written again; TensorBoard must show each of them once."""
     path = tmp_path / "run"
-    runs.start(evolve(CONFIG, checkpoint_every=18), path, should_stop=stop_after(68))
+    start(evolve(CONFIG, checkpoint_every=18), path, should_stop=stop_after(68))
     for checkpoint in sorted((path / "checkpoint").iterdir())[1:]:  # as if the last ones had never been written
         checkpoint.rename(tmp_path / checkpoint.name)
     # The names of event files begin with the second they were made in, and are read in this order.
     second = int(time.time())
     while int(time.time()) == second:
         time.sleep(0.05)
-    assert runs.resume(path).finished
+    assert resume(path).finished
     found = scalars(path)
     assert found["eval/return"] == expected_scalars(path, "eval.csv", "return")
     assert found["train/loss"] == expected_scalars(path, "metrics.csv", "loss")
@@ -120,20 +121,20 @@ def test_tensorboard_after_a_kill_and_a_resume(tmp_path: Path) -> None:
 
 
 def test_an_unfinished_run_says_so(tmp_path: Path) -> None:
-    path, _ = runs.start(CONFIG, tmp_path / "run", should_stop=stop_after(10))
+    path, _ = start(CONFIG, tmp_path / "run", should_stop=stop_after(10))
     summary = RunFolder.open(path).summary()
     assert summary is not None
     assert summary["finished"] is False
     assert summary["final_return"] is None
-    runs.resume(path)
+    resume(path)
     summary = RunFolder.open(path).summary()
     assert summary is not None
     assert summary["finished"] is True
 
 
 def test_wall_time_goes_on_after_a_resume(tmp_path: Path) -> None:
-    path, _ = runs.start(CONFIG, tmp_path / "run", should_stop=stop_after(50))
-    runs.resume(path)
+    path, _ = start(CONFIG, tmp_path / "run", should_stop=stop_after(50))
+    resume(path)
     wall = [float(row["wall_seconds"]) for row in RunFolder.open(path).eval_table.rows()]
     assert wall == sorted(wall)
 
@@ -143,7 +144,7 @@ def test_a_folder_that_exists_is_never_touched(tmp_path: Path, capsys: pytest.Ca
     path.mkdir()
     (path / "chapter1.txt").write_text("years of work")
     with pytest.raises(UserError, match="already exists"):
-        runs.start(CONFIG, path)
+        start(CONFIG, path)
     assert main(["train", "toy-levers", "--out", str(path)]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "already exists" in line
@@ -154,25 +155,25 @@ def test_a_folder_that_exists_is_never_touched(tmp_path: Path, capsys: pytest.Ca
 
 def test_an_empty_folder_is_fine(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    runs.start(evolve(CONFIG, env_steps=5), tmp_path / "empty")
+    start(evolve(CONFIG, env_steps=5), tmp_path / "empty")
 
 
 def test_default_paths_are_numbered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     config = evolve(CONFIG, env_steps=5, seed=4)
-    paths = [str(runs.start(config)[0]) for _ in range(3)]
+    paths = [str(start(config)[0]) for _ in range(3)]
     base = "runs/toy-levers/revalued-seed4"
     assert paths == [base, f"{base}-2", f"{base}-3"]
     assert default_path("gym:Taxi/v3", "dqn", 0) == Path("runs/gym-Taxi-v3/dqn-seed0")
 
 
 def test_only_one_process_trains_in_a_folder(tmp_path: Path) -> None:
-    path, _ = runs.start(CONFIG, tmp_path / "run", should_stop=stop_after(10))
+    path, _ = start(CONFIG, tmp_path / "run", should_stop=stop_after(10))
     folder = RunFolder.open(path)
     with folder.locked(), pytest.raises(UserError, match="in use"):
-        runs.resume(path, env_steps=1_000)
+        resume(path, env_steps=1_000)
     assert folder.config().schedule.env_steps == CONFIG.schedule.env_steps, "the refused resume changed nothing"
-    assert runs.resume(path).finished
+    assert resume(path).finished
 
 
 def test_tables_survive_half_a_row(tmp_path: Path) -> None:
@@ -190,9 +191,9 @@ def test_tables_survive_half_a_row(tmp_path: Path) -> None:
 
 
 def test_a_missing_table_is_made_again(tmp_path: Path) -> None:
-    path, _ = runs.start(CONFIG, tmp_path / "run", should_stop=stop_after(10))
+    path, _ = start(CONFIG, tmp_path / "run", should_stop=stop_after(10))
     (path / "eval.csv").unlink()
-    runs.resume(path)
+    resume(path)
     assert len(rows(path, "eval.csv")) == 3
 
 
@@ -205,3 +206,31 @@ def test_configurations_that_were_edited_by_hand(finished: Path) -> None:
     with pytest.raises(UserError, match="wrong type"):
         from_dict({**data, "seed": "zero"})
     assert from_dict(data) == replace(CONFIG)
+
+
+def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    replace_file(path, "first")
+
+    def stumble() -> None:
+        with replacing(path) as temporary:
+            temporary.write_text("half of the sec")
+            assert path.read_text() == "first"
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        stumble()
+    assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("notes.txt", "first")]
+    replace_file(path, b"second")
+    assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("notes.txt", "second")]
+
+
+@pytest.mark.parametrize("content", [None, b"", b"{", b"[]", b"3", b"\xff"])
+def test_json_that_is_no_object_is_refused_by_name(content: bytes | None, tmp_path: Path) -> None:
+    path = tmp_path / "facts.json"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(UserError, match=r"facts\.json cannot be used"):
+        read_json(path)
+    write_json(path, {"é": 1})
+    assert read_json(path) == {"é": 1}

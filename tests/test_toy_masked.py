@@ -11,7 +11,7 @@ import pytest
 from gymnasium import error
 
 from revalued.envs import MaskedLevers, TabularFMDP
-from revalued.run import start as runs
+from revalued.run.start import evaluate, start
 from run_helpers import quick_config
 
 
@@ -73,6 +73,6 @@ def test_only_the_rewarded_combination_is_rewarded() -> None:
 def test_the_tabular_fmdp_is_solved(tmp_path: Path) -> None:
     make = partial(TabularFMDP, num_dimensions=2, num_choices=3)
     config = quick_config("custom:fmdp", "decqn", env_steps=3000, learning_rate=3e-3, epsilon_decay=0.999, n_step=1)
-    path, outcome = runs.start(config, tmp_path / "run", env=make)
+    path, outcome = start(config, tmp_path / "run", env=make)
     assert outcome.summary["final_return"] == 1.0
-    assert next(runs.evaluate(path, 1, 0, env=make)).length == 1
+    assert next(evaluate(path, 1, 0, env=make)).length == 1

@@ -16,9 +16,9 @@ from revalued.learner.engines import NonFiniteError
 from revalued.learner.learner import Learner
 from revalued.learner.metrics import Metrics
 from revalued.replay import Batch
-from revalued.run import start as runs
 from revalued.run.averages import EpisodeLog, MetricWindow
 from revalued.run.folder import RunFolder
+from revalued.run.start import resume, start
 from run_helpers import evolve, newest, quick_config, rows, stop_after, train
 
 BASE = quick_config("toy-counting")
@@ -47,7 +47,7 @@ def test_one_update_per_five_interactions(num_envs: int, tmp_path: Path) -> None
 def test_the_ratio_holds_at_every_moment(num_envs: int, tmp_path: Path) -> None:
     config = evolve(BASE, num_envs=num_envs, env_steps=10_000, warmup_env_steps=30)
     for cycles in (1, -(-30 // num_envs), -(-30 // num_envs) + 1, -(-60 // num_envs)):
-        _, outcome = runs.start(config, tmp_path / str(cycles), should_stop=stop_after(cycles))
+        _, outcome = start(config, tmp_path / str(cycles), should_stop=stop_after(cycles))
         env_steps = outcome.summary["env_steps"]
         assert env_steps == cycles * num_envs
         assert outcome.summary["updates"] == max(0, (env_steps - 30) // 5)
@@ -60,15 +60,15 @@ def test_interactions_that_lanes_cannot_divide_are_rounded_up(tmp_path: Path) ->
 
 def test_warm_up_ends_with_the_first_update(tmp_path: Path) -> None:
     config = evolve(BASE, env_steps=BASE.schedule.warmup_env_steps)
-    _, outcome = runs.start(config, tmp_path / "warm-up")
+    _, outcome = start(config, tmp_path / "warm-up")
     assert outcome.summary["updates"] == 0
-    _, outcome = runs.start(evolve(config, env_steps=config.schedule.env_steps + 5), tmp_path / "one more")
+    _, outcome = start(evolve(config, env_steps=config.schedule.env_steps + 5), tmp_path / "one more")
     assert outcome.summary["updates"] == 1
 
 
 def test_no_warm_up_at_all(tmp_path: Path) -> None:
     """Updates wait for the first complete transition, and are then made up for."""
-    _, outcome = runs.start(evolve(BASE, warmup_env_steps=0, env_steps=200), tmp_path / "run")
+    _, outcome = start(evolve(BASE, warmup_env_steps=0, env_steps=200), tmp_path / "run")
     assert outcome.summary["updates"] == 200 // 5
 
 
@@ -158,11 +158,11 @@ def test_a_loss_that_is_not_finite_ends_the_run(tmp_path: Path, monkeypatch: pyt
     with monkeypatch.context() as patch:
         poison(patch, after_updates=25)
         with pytest.raises(NonFiniteError, match="not finite"):
-            runs.start(config, tmp_path / "run")
+            start(config, tmp_path / "run")
     checkpoint = newest(tmp_path / "run")
     assert checkpoint.meta["updates"] == 20
     assert all(torch.isfinite(tensor).all() for tensor in checkpoint.tensors.values())
-    assert runs.resume(tmp_path / "run").finished, "without the cause, the run goes on from its last good checkpoint"
+    assert resume(tmp_path / "run").finished, "without the cause, the run goes on from its last good checkpoint"
 
 
 def test_parameters_that_are_not_finite_are_never_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,7 +176,7 @@ def test_parameters_that_are_not_finite_are_never_saved(tmp_path: Path, monkeypa
 
     monkeypatch.setattr(Learner, "update", ruinous)
     with pytest.raises(NonFiniteError):
-        runs.start(evolve(BASE, checkpoint_every=10), tmp_path / "run")
+        start(evolve(BASE, checkpoint_every=10), tmp_path / "run")
     assert newest(tmp_path / "run").meta["updates"] == 20
 
 
@@ -195,7 +195,7 @@ def test_an_environment_that_fails_ends_the_run(workers: int, tmp_path: Path, mo
 
     monkeypatch.setattr(Lanes, "step_wait", failing)
     with pytest.raises(LaneError, match="lane 0"):
-        runs.start(evolve(BASE, checkpoint_every=10, workers=workers), tmp_path / "run")
+        start(evolve(BASE, checkpoint_every=10, workers=workers), tmp_path / "run")
     assert newest(tmp_path / "run").meta["updates"] >= 10
 
 
@@ -213,5 +213,5 @@ def test_configurations_are_checked_before_anything_is_written(tmp_path: Path) -
     ]
     for config in bad:
         with pytest.raises(Exception, match=r"not possible|unknown|categorical"):
-            runs.start(config, tmp_path / "run")
+            start(config, tmp_path / "run")
     assert not (tmp_path / "run").exists()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from revalued.envs import TaskSpec, make_env
 from revalued.envs.suites.rendering import headless_backend
 from revalued.errors import UserError
 from revalued.report.video import check_video, film, with_caption
-from revalued.run import start as runs
+from revalued.run.start import evaluate, start
 from run_helpers import call, quick_config
 from test_registered import can_draw
 
@@ -133,13 +134,13 @@ def test_a_machine_that_cannot_draw_names_the_packages(monkeypatch: pytest.Monke
 
 
 def test_evaluate_films_an_environment_of_ones_own(tmp_path: Path) -> None:
-    path, _ = runs.start(quick_config("custom:kitchen"), tmp_path / "run", env=Kitchen)
+    path, _ = start(quick_config("custom:kitchen"), tmp_path / "run", env=Kitchen)
     video = tmp_path / "kitchen.mp4"
-    episodes = list(runs.evaluate(path, 2, 0, env=lambda: Kitchen("rgb_array"), video=video))
+    episodes = list(evaluate(path, 2, 0, env=lambda: Kitchen("rgb_array"), video=partial(film, path=video)))
     frames = frames_of(video)
     assert frames.shape == (sum(episode.length + 1 for episode in episodes), 30, 40, 3)
     with pytest.raises(UserError, match="must be made with render_mode='rgb_array'"):
-        list(runs.evaluate(path, 1, 0, env=Kitchen, video=tmp_path / "other.mp4"))
+        list(evaluate(path, 1, 0, env=Kitchen, video=partial(film, path=tmp_path / "other.mp4")))
     assert not (tmp_path / "other.mp4").exists()
 
 
@@ -163,7 +164,7 @@ def test_a_simulation_can_be_filmed(tmp_path: Path) -> None:
 def test_the_command_films_a_simulation_and_the_film_changes_no_return(tmp_path: Path) -> None:
     if not can_draw():
         pytest.skip("neither EGL nor OSMesa works here")
-    path, _ = runs.start(quick_config("fish-upright", num_envs=2, eval_every=1000), tmp_path / "run")
+    path, _ = start(quick_config("fish-upright", num_envs=2, eval_every=1000), tmp_path / "run")
     filmed = call("evaluate", path, "--episodes", "1", "--video", tmp_path / "fish.mp4")
     assert filmed.returncode == 0, filmed.stderr
     assert filmed.stdout.endswith(f"video: {tmp_path / 'fish.mp4'}\n")
@@ -175,7 +176,7 @@ def test_the_command_films_a_simulation_and_the_film_changes_no_return(tmp_path:
 
 
 def test_the_command_refuses_a_film_of_a_toy(tmp_path: Path) -> None:
-    path, _ = runs.start(quick_config("toy-levers"), tmp_path / "run")
+    path, _ = start(quick_config("toy-levers"), tmp_path / "run")
     refused = call("evaluate", path, "--video", tmp_path / "levers.mp4")
     assert (refused.returncode, refused.stdout) == (2, "")
     assert refused.stderr == "revalued: toy-levers has no pictures\n"

@@ -15,8 +15,8 @@ import pytest
 
 from revalued import UserError
 from revalued.cli import main
-from revalued.run import start as runs
 from revalued.run.loggers import Logging
+from revalued.run.start import resume, start
 from run_helpers import DEADLINE_SECONDS, flags_of, quick_config, rows, stop_after
 
 pytest.importorskip("wandb")
@@ -92,9 +92,9 @@ def test_a_run_and_its_continuation_are_one(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(socket.socket, "connect", noted)
     path = tmp_path / "run"
     logging = Logging(tensorboard=False, wandb=True, wandb_project="levers")
-    runs.start(CONFIG, path, should_stop=stop_after(50), logging=logging)
+    start(CONFIG, path, should_stop=stop_after(50), logging=logging)
     first = json.loads((path / "wandb.json").read_text())
-    assert runs.resume(path, logging=Logging(wandb=True)).finished
+    assert resume(path, logging=Logging(wandb=True)).finished
     assert json.loads((path / "wandb.json").read_text()) == first
     assert (first["project"], len(first["id"])) == ("levers", 8)
     sessions = [folder.name.rpartition("-")[2] for folder in path.glob("wandb/offline-run-*")]
@@ -113,9 +113,9 @@ def test_a_run_and_its_continuation_are_one(tmp_path: Path, monkeypatch: pytest.
 def test_by_flag_and_by_keyword(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "run"
     short = flags_of(quick_config("toy-levers", env_steps=120))
-    assert main(["train", *short, "--out", str(path), "--wandb", "--wandb-entity", "us", "--quiet"]) == 0
+    assert main(["train", *short, "--out", str(path), "--wandb", "--wandb-project", "us", "--quiet"]) == 0
     assert capsys.readouterr() == ("", "")
-    assert json.loads((path / "wandb.json").read_text())["entity"] == "us"
+    assert json.loads((path / "wandb.json").read_text())["project"] == "us"
     assert main(["resume", str(path), "--env-steps", "130", "--wandb", "--quiet"]) == 0
     assert [step for step, _ in column(path, "eval/return")] == [4, 6]
 
@@ -128,5 +128,5 @@ def test_without_an_account_the_message_says_what_to_do(tmp_path: Path, monkeypa
 
     monkeypatch.setattr(wandb, "init", refuse)
     with pytest.raises(UserError, match=r"api_key not configured .*WANDB_MODE=offline"):
-        runs.start(CONFIG, tmp_path / "run", logging=Logging(wandb=True))
+        start(CONFIG, tmp_path / "run", logging=Logging(wandb=True))
     assert not (tmp_path / "run" / "wandb.json").exists()

@@ -9,11 +9,11 @@ from revalued.envs.registration import register_tasks
 
 if TYPE_CHECKING:
     from revalued.acting.ensemble import Utilities
-    from revalued.agent import Agent, load
-    from revalued.agents import BDQ, DQN, DecQN, DecQNC51, DecQNSum, REValueD
+    from revalued.agent import BDQ, DQN, Agent, DecQN, DecQNC51, DecQNSum, REValueD, load
     from revalued.algorithms.decompositions import register_decomposition
     from revalued.errors import UserError
-    from revalued.training.callbacks import Event, SaveBest, StopOnReturn
+    from revalued.run.save import SaveBest
+    from revalued.training.callbacks import Event, StopOnReturn
 
 __version__ = "0.1.0"
 
@@ -35,9 +35,9 @@ __all__ = [
 ]
 
 _HOMES = {
-    **dict.fromkeys(("Agent", "load"), "revalued.agent"),
-    **dict.fromkeys(("BDQ", "DQN", "DecQN", "DecQNC51", "DecQNSum", "REValueD"), "revalued.agents"),
-    **dict.fromkeys(("Event", "SaveBest", "StopOnReturn"), "revalued.training.callbacks"),
+    **dict.fromkeys(("Agent", "BDQ", "DQN", "DecQN", "DecQNC51", "DecQNSum", "REValueD", "load"), "revalued.agent"),
+    **dict.fromkeys(("Event", "StopOnReturn"), "revalued.training.callbacks"),
+    "SaveBest": "revalued.run.save",
     "UserError": "revalued.errors",
     "Utilities": "revalued.acting.ensemble",
     "register_decomposition": "revalued.algorithms.decompositions",

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, Protocol, TypeAlias, Unpack
 
 import gymnasium
 import numpy as np
@@ -21,25 +21,31 @@ from gymnasium import spaces
 from revalued.acting.ensemble import Utilities, utilities_of
 from revalued.acting.exploration import explore
 from revalued.acting.policy import Policy
+from revalued.algorithms.presets import PRESETS
 from revalued.config import TrainConfig, validate
-from revalued.envs import EnvSource
+from revalued.envs import EnvSource, Task
 from revalued.envs.of_config import task_of
 from revalued.envs.spaces.own_form import OwnForm, own_env
 from revalued.errors import UserError
-from revalued.run import start as runs
+from revalued.run.contents import ACTING_ONLY
 from revalued.run.folder import RunFolder, refuse_existing
 from revalued.run.load import load_run
 from revalued.run.loggers import Logging
+from revalued.run.prepare import prepare, resolve_device
 from revalued.run.progress import make_progress
-from revalued.run.save import ACTING_ONLY, refuse_occupied, save_policy, save_run, save_untrained
+from revalued.run.save import refuse_occupied, save_policy, save_run, save_untrained
 from revalued.run.signals import noted_signals
+from revalued.run.start import resume, start
 from revalued.settings import Settings, configure
-from revalued.training.build import agent_shape, make_learner, resolve_device
+from revalued.training.build import agent_shape, make_learner
 from revalued.training.callbacks import Callback, Callbacks, Event
-from revalued.training.evaluation import Episode
-from revalued.training.loop import Outcome
+from revalued.training.evaluation import Episode, play
+from revalued.training.trainer import RunResult
 
 _PREDICT_STREAM = zlib.crc32(b"predict")
+
+Folder: TypeAlias = str | Path | None
+"""Where an agent writes; None is a temporary folder."""
 
 
 @dataclass(frozen=True)
@@ -53,32 +59,27 @@ class _Acting:
 class Agent:
     """One run that can be trained step by step, asked for actions, saved and loaded.
 
-    `env` is a task's name, a Gymnasium environment, or a function that makes one. Every knob of `revalued train` is a
-    keyword. Whatever the run writes goes to `folder`, by default a temporary one that is gone with the agent.
+    `env` is a task's name, a Gymnasium environment, or a function that makes one. Every setting of `revalued train` is
+    a keyword. Whatever the run writes goes to `folder`, by default a temporary one that is gone with the agent.
     """
 
     def __init__(
-        self,
-        env: str | EnvSource,
-        algo: str = "revalued",
-        *,
-        folder: str | Path | None = None,
-        **knobs: Unpack[Settings],
+        self, env: str | EnvSource, algo: str = "revalued", *, folder: Folder = None, **settings: Unpack[Settings]
     ) -> None:
-        task, source = _task_name(env), None if isinstance(env, str) else env
-        config, _ = runs.prepare(configure(task, algo, knobs), source)
+        name, source = _task_name(env), None if isinstance(env, str) else env
+        run = prepare(configure(name, algo, settings), source)
         if folder is not None:
             refuse_existing(Path(folder))
-        self._set_up(config, source, folder)
-        self._device = config.execution.device
+        self._set_up(run.config, source, run.task, folder)
+        self._device = run.config.execution.device
 
     def _set_up(
-        self, config: TrainConfig, env: EnvSource | None, folder: str | Path | None, origin: Path | None = None
+        self, config: TrainConfig, env: EnvSource | None, task: Task, folder: Folder, origin: Path | None = None
     ) -> None:
         self.config = config
-        self.outcome: Outcome | None = None
+        self.outcome: RunResult | None = None
         """How the last call of `learn` ended."""
-        self._env, self._task = env, task_of(config, env)
+        self._env, self._task = env, task
         self._folder = None if folder is None else Path(folder)
         self._is_folder_chosen = folder is not None
         self._origin = origin
@@ -96,7 +97,6 @@ class Agent:
         tensorboard: bool | None = None,
         wandb: bool = False,
         wandb_project: str | None = None,
-        wandb_entity: str | None = None,
     ) -> Agent:
         """Make so many more environment interactions; without a number, up to the configured `env_steps`.
 
@@ -107,10 +107,9 @@ class Agent:
         if self._is_learning:
             raise UserError("this agent is learning already")
         events = self._is_folder_chosen if tensorboard is None else tensorboard
-        logging = Logging(events, wandb, wandb_project, wandb_entity)
+        logging = Logging(events, wandb, wandb_project)
         logging.check()
-        given = [] if callback is None else list(callback) if isinstance(callback, list | tuple) else [callback]
-        callbacks = Callbacks([_Follow(self), *given], agent=self)
+        callbacks = Callbacks([] if callback is None else callback, self._follow)
         target = self._target(env_steps)
         path = self._working_folder()
         progress = make_progress(quiet=not progress_bar)
@@ -119,11 +118,11 @@ class Agent:
             with noted_signals(signal.SIGINT, say=progress_bar, second_one_kills=False) as received:
                 extras: dict[str, Any] = {"env": self._env, "logging": logging, "callbacks": callbacks}
                 if (path / "config.json").is_file():
-                    self.outcome = runs.resume(path, progress, lambda: bool(received), env_steps=target, **extras)
+                    self.outcome = resume(path, progress, lambda: bool(received), env_steps=target, **extras)
                 else:
                     schedule = replace(self.config.schedule, env_steps=target)
                     config = replace(self.config, schedule=schedule)
-                    _, self.outcome = runs.start(config, path, progress, lambda: bool(received), **extras)
+                    _, self.outcome = start(config, path, progress, lambda: bool(received), **extras)
         finally:
             self._is_learning, self._state = False, None  # the folder knows what the agent is now
         if received:
@@ -162,7 +161,7 @@ class Agent:
 
     def evaluate(self, episodes: int = 10, seed: int = 0) -> list[Episode]:
         """Play greedy episodes in an environment of its own, masks respected; as `revalued evaluate` does."""
-        return list(runs.play(self._task, self._acting().policy, episodes, seed))
+        return list(play(self._task, self._acting().policy, episodes, seed))
 
     def save(self, path: str | Path, *, replay: bool = True, overwrite: bool = False) -> Path:
         """Write a run folder that `load` and all commands accept.
@@ -237,7 +236,7 @@ class Agent:
         if self._state is None:
             home = self._home()
             if home is not None and home.has_checkpoint:
-                run = load_run(home.path, _warn, self._env, device=self._device)
+                run = load_run(home.path, _warn, task=self._task, device=self._device)
                 counts = int(run.meta["updates"]), int(run.meta["env_steps"])
                 self._state = _Acting(run.policy, *counts, can_learn=not run.meta.get(ACTING_ONLY))
             else:
@@ -245,6 +244,11 @@ class Agent:
                 learner = make_learner(self.config, shape, resolve_device(self._device))
                 self._state = _Acting(Policy(shape.network, learner.online, learner.support), 0, 0)
         return self._state
+
+    def _follow(self, event: Event) -> Agent:
+        """Act from now on as the run does in which the agent is learning."""
+        self._state = _Acting(event.policy, event.updates, event.env_steps)
+        return self
 
     def _target(self, env_steps: int | None) -> int:
         if not self._acting().can_learn:
@@ -266,19 +270,7 @@ class Agent:
         return self._folder
 
 
-class _Follow:
-    """Lets an agent act with the weights of the run that it is learning in."""
-
-    def __init__(self, agent: Agent) -> None:
-        self._agent = agent
-
-    def on_start(self, event: Event) -> None:
-        self._agent._state = _Acting(event.policy, event.updates, event.env_steps)
-
-    on_evaluation = on_start
-
-
-def load(path: str | Path, env: EnvSource | None = None, *, folder: str | Path | None = None) -> Agent:
+def load(path: str | Path, env: EnvSource | None = None, *, folder: Folder = None) -> Agent:
     """Return the agent in a run folder, written by `save`, `learn` or `revalued train`.
 
     An environment of your own is needed again, as `env`. What is learnt from now on goes to `folder`, by default a
@@ -290,7 +282,7 @@ def load(path: str | Path, env: EnvSource | None = None, *, folder: str | Path |
     if folder is not None and Path(folder).resolve() != path.resolve():
         refuse_existing(Path(folder))
     agent = Agent.__new__(Agent)
-    agent._set_up(config, env, folder, origin=path)
+    agent._set_up(config, env, task_of(config, env), folder, origin=path)
     agent._acting()  # whatever is wrong with the checkpoint or the environment is said now
     return agent
 
@@ -308,3 +300,24 @@ def _task_name(env: str | EnvSource) -> str:
 
 def _warn(text: str) -> None:
     warnings.warn(text, stacklevel=2)
+
+
+class _Maker(Protocol):
+    def __call__(self, env: str | EnvSource, *, folder: Folder = None, **settings: Unpack[Settings]) -> Agent: ...
+
+
+def _maker(name: str, algo: str) -> _Maker:
+    def make(env: str | EnvSource, *, folder: Folder = None, **settings: Unpack[Settings]) -> Agent:
+        return Agent(env, algo, folder=folder, **settings)
+
+    make.__name__ = make.__qualname__ = name
+    make.__doc__ = f"Make an agent of the preset {algo}. {PRESETS[algo].summary}."
+    return make
+
+
+REValueD = _maker("REValueD", "revalued")
+DecQN = _maker("DecQN", "decqn")
+DecQNSum = _maker("DecQNSum", "decqn-sum")
+DecQNC51 = _maker("DecQNC51", "decqn-c51")
+BDQ = _maker("BDQ", "bdq")
+DQN = _maker("DQN", "dqn")

@@ -1,4 +1,4 @@
-"""Every knob of a run as typed dataclasses; they are the command line, `config.json` and the Python API at once."""
+"""Every setting of a run as typed dataclasses; they are the command line, `config.json` and the Python API at once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ WeightFunction = Literal["exponential", "quadratic"]
 Reduction = Literal["sum", "mean"]
 Exploration = Literal["joint", "per-dimension"]
 EngineName = Literal["auto", "native", "torch"]
-MatmulPrecision = Literal["highest", "high", "medium"]
 
 
 @dataclass(frozen=True)
@@ -136,8 +135,6 @@ class ExecutionConfig:
     """Updates between checkpoints."""
     compile: bool = False
     """Compile the update with torch.compile (with CUDA graphs on CUDA); takes half a minute, pays on GPUs."""
-    matmul_precision: MatmulPrecision = "highest"
-    """Precision of float32 matrix products: `high` allows TF32, `medium` bfloat16, where the device has them."""
     actors: int = 0
     """Ray actors that collect transitions, each with `num_envs` environments; 0 collects in this process."""
     cluster: str = "local"
@@ -184,8 +181,19 @@ def from_dict(data: Mapping[str, Any]) -> TrainConfig:
 
     Entries that are missing take their defaults: an older version of this package did not have them.
     """
-    config: TrainConfig = _build(TrainConfig, data, where="")
+    config: TrainConfig = _build(TrainConfig, _without_retired(data), where="")
     return config
+
+
+def _without_retired(data: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Leave out an entry that older versions wrote, if it says what is now always so."""
+    execution = data.get("execution") if isinstance(data, Mapping) else None
+    if not isinstance(execution, Mapping) or "matmul_precision" not in execution:
+        return data
+    kept = dict(execution)
+    if (precision := kept.pop("matmul_precision")) != "highest":
+        raise UserError(f"execution.matmul_precision = {precision!r} is not possible any more: it is always 'highest'")
+    return {**data, "execution": kept}
 
 
 def _build(cls: type[Any], data: object, where: str) -> Any:

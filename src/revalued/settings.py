@@ -1,4 +1,4 @@
-"""Every knob of a run by its name alone, as on the command line: `critics=5` instead of nested dataclasses."""
+"""Every setting of a run by its name alone, as on the command line: `critics=5` instead of nested dataclasses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from revalued.config import (
     EnsembleTarget,
     Exploration,
     Head,
-    MatmulPrecision,
     Reduction,
     TrainConfig,
     WeightFunction,
@@ -71,7 +70,6 @@ class Settings(TypedDict, total=False):
     engine: EngineName
     checkpoint_every: int
     compile: bool
-    matmul_precision: MatmulPrecision
     actors: int
     cluster: str
     block_steps: int
@@ -80,7 +78,7 @@ class Settings(TypedDict, total=False):
 
 
 def places() -> dict[str, tuple[str, ...]]:
-    """Return where each knob is in `to_dict`'s output; there is one for every field but task and algo."""
+    """Return where each setting is in `to_dict`'s output; there is one for every field but task and algo."""
     hints = typing.get_type_hints(TrainConfig)
     found: dict[str, tuple[str, ...]] = {}
     for field in dataclasses.fields(TrainConfig):
@@ -91,11 +89,11 @@ def places() -> dict[str, tuple[str, ...]]:
     return found
 
 
-def configure(task: str, algo: str, knobs: typing.Mapping[str, Any]) -> TrainConfig:
-    """Return the preset's configuration with knobs turned; an unknown one is answered with its nearest match."""
+def configure(task: str, algo: str, settings: typing.Mapping[str, Any]) -> TrainConfig:
+    """Return the preset's configuration with settings changed; an unknown one is answered with its nearest match."""
     data = to_dict(TrainConfig(task=task, algo=algo, algorithm=preset(algo)))
     known = places()
-    for name, value in knobs.items():
+    for name, value in settings.items():
         if name not in known:
             raise unknown_name("keyword", name, known)
         *path, last = known[name]

@@ -6,6 +6,7 @@ import json
 import statistics
 import sys
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from revalued.cli.parsing import parse
@@ -18,11 +19,11 @@ class EvaluateArguments:
     dir: Path
     """Folder of the run."""
     episodes: int | None = None
-    """How many episodes to play; by default 10, or 1 where it is filmed."""
+    """How many episodes to play; by default 10, or 1 for a video."""
     seed: int = 0
     """Seed of the episodes."""
     video: Path | None = None
-    """Film the episodes into this MP4 file, with the return so far in the corner."""
+    """Record the episodes in this MP4 file, with the return so far in the corner."""
     json: bool = False
     """Print one JSON object instead of a table."""
 
@@ -33,14 +34,17 @@ def evaluate(arguments: list[str]) -> int:
     import torch
 
     from revalued.envs import LaneError
-    from revalued.run import start as runs
+    from revalued.report.video import check_video, film
+    from revalued.run.start import evaluate as play
     from revalued.training.evaluation import Episode, success_rate
 
     # One observation at a time: more threads would only wait for each other, and for those that draw the pictures.
     torch.set_num_threads(1)
     episodes: list[Episode] = []
     wanted = given.episodes if given.episodes is not None else 10 if given.video is None else 1
-    played = runs.evaluate(given.dir, wanted, given.seed, lambda text: print(text, file=sys.stderr), video=given.video)
+    check_video(given.video)
+    video = None if given.video is None else partial(film, path=given.video)
+    played = play(given.dir, wanted, given.seed, lambda text: print(text, file=sys.stderr), video=video)
     try:
         for episode in played:
             episodes.append(episode)

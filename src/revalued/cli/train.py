@@ -60,13 +60,14 @@ def train(arguments: list[str]) -> int:
     from revalued.envs.of_config import task_of
     from revalued.run.folder import default_path, refuse_existing
 
-    task_of(given.config)
+    task = task_of(given.config)
     path = given.out or default_path(given.config.task, given.config.algo, given.config.seed)
     refuse_existing(path)
-    from revalued.run import start as runs  # after everything is known to be right: importing torch takes a second
+    from revalued.run.prepare import prepare  # after everything is known to be right: importing torch takes a second
+    from revalued.run.start import start
 
-    config, shape = runs.prepare(given.config)
-    network, execution = shape.network, config.execution
+    run = prepare(given.config, task=task)
+    config, network, execution = run.config, run.shape.network, run.config.execution
     collectors = f"{execution.workers} workers"
     if execution.actors > 0:
         collectors = f"{execution.actors} actors with {config.schedule.num_envs} environments each"
@@ -78,7 +79,7 @@ def train(arguments: list[str]) -> int:
 
     def work(progress: Any, should_stop: Callable[[], bool]) -> Any:
         progress.say(f"{title}\nwriting to {path}")
-        return runs.start(config, path, progress, should_stop, logging=given.logging)[1]
+        return start(run, path, progress, should_stop, logging=given.logging)[1]
 
     return _guarded(path, given.quiet, work)
 
@@ -86,10 +87,10 @@ def train(arguments: list[str]) -> int:
 def resume(arguments: list[str]) -> int:
     """Carry out `revalued resume`."""
     given = parse(ResumeArguments, "resume", arguments)
-    from revalued.run import start as runs
+    from revalued.run import start as run
 
     def work(progress: Any, should_stop: Callable[[], bool]) -> Any:
-        return runs.resume(
+        return run.resume(
             given.dir,
             progress,
             should_stop,
@@ -114,17 +115,17 @@ def _guarded(path: Path, quiet: bool, work: Callable[[Any, Callable[[], bool]], 
     progress = make_progress(quiet=quiet)
     try:
         with noted_signals(signal.SIGINT, signal.SIGTERM, say=not quiet, second_one_kills=True) as received:
-            outcome = work(progress, lambda: bool(received))
+            result = work(progress, lambda: bool(received))
     except (NonFiniteError, LaneError) as error:
         print(f"revalued: {error}; checkpoints are kept in {path / 'checkpoint'}", file=sys.stderr)
         return 1
     finally:
         progress.close()
-    if not outcome.finished:
+    if not result.finished:
         print(f"stopped; go on with: {resume_command}", file=sys.stderr)
         return 128 + received[0]
     if not quiet:
-        _print_summary(path, outcome.summary)
+        _print_summary(path, result.summary)
     return 0
 
 

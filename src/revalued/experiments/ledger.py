@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,6 +26,7 @@ from revalued.experiments.results import (
 )
 from revalued.experiments.run_status import env_steps_so_far, finished_summary
 from revalued.experiments.scales import Scale
+from revalued.run.folder import RunFolder
 from revalued.run.provenance import machine, source_commit, versions
 
 
@@ -168,8 +168,4 @@ def _listed(overrides: Mapping[str, Any]) -> str:
 
 
 def _threads(path: Path) -> int | None:
-    file = path / "config.json"
-    if not file.is_file():
-        return None
-    threads = json.loads(file.read_text())["execution"]["threads"]
-    return threads if isinstance(threads, int) else None
+    return RunFolder(path).config().execution.threads if (path / "config.json").is_file() else None

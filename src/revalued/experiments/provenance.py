@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from revalued.errors import UserError
 from revalued.experiments.scales import SCALES
-from revalued.run.files import write_json
+from revalued.run.files import read_json, write_json
 from revalued.run.provenance import source_commit
 
 FILE_NAME = "provenance.json"
@@ -66,12 +65,4 @@ def merged(facts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _read(path: Path) -> dict[str, Any] | None:
-    if not path.is_file():
-        return None
-    try:
-        data = json.loads(path.read_text())
-    except ValueError as error:
-        raise UserError(f"{path} cannot be used: {error}") from error
-    if not isinstance(data, dict):
-        raise UserError(f"{path} cannot be used: it must hold one JSON object")
-    return data
+    return read_json(path) if path.is_file() else None

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from revalued.errors import UserError
+from revalued.run.files import as_csv, replace_file
 from revalued.run.folder import RunFolder
 
 RESULT_COLUMNS = ("experiment", "variant", "task", "seed", "updates", "env_steps", "return", "wall_s")
@@ -80,12 +81,7 @@ def read_table(path: Path, columns: Sequence[str]) -> list[Row]:
 def write_table(path: Path, columns: Sequence[str], rows: Iterable[Row]) -> None:
     """Write a table in one go."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(path.name + ".new")
-    with temporary.open("w", newline="") as file:
-        writer = csv.DictWriter(file, columns, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-    temporary.replace(path)
+    replace_file(path, as_csv(columns, rows, line_end="\n"))
 
 
 def sorted_rows(rows: Iterable[Row]) -> list[Row]:

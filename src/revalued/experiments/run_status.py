@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -69,10 +68,7 @@ def check_same_run(path: Path, config: TrainConfig) -> None:
         if any(path.iterdir()):
             raise UserError(f"{path} is no run folder: it has no config.json")
         return
-    try:
-        found = significant_entries(json.loads(file.read_text()))
-    except (ValueError, AttributeError) as error:
-        raise UserError(f"{file} cannot be used: {error}") from error
+    found = significant_entries(RunFolder(path).config())
     planned = significant_entries(config)
     for name in _LEFT_TO_THE_MACHINE:
         if name not in planned:

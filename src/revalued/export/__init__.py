@@ -11,6 +11,7 @@ from revalued.envs import EnvSource
 from revalued.envs.spaces.choices import Choices, choices_of
 from revalued.errors import UserError
 from revalued.export.graph import onnx_package, policy_model
+from revalued.run.files import replace_file
 from revalued.run.load import SavedRun, load_run
 from revalued.run.provenance import versions
 
@@ -46,12 +47,7 @@ def export_run(
     metadata = metadata_of(run, choices)
     onnx.helper.set_model_props(model, metadata)
     onnx.checker.check_model(model, full_check=True)  # with shape inference
-    unfinished = out.with_name(out.name + ".part")
-    try:
-        unfinished.write_bytes(model.SerializeToString())
-        unfinished.replace(out)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    replace_file(out, model.SerializeToString())
     return metadata
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from revalued.errors import UserError
+from revalued.run.files import replace_file
 
 GENERATOR = "revalued"
 """Stands in the page's head, so that a page of ours is known from a file that somebody else wrote."""
@@ -184,9 +185,7 @@ def write_own(path: Path, text: str, mark: str, force: bool = False) -> None:
     """Write a file that holds a mark near its beginning; only one with the same mark is replaced, or any by force."""
     refuse_foreign(path, mark, force)
     path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(path.name + ".part")
-    unfinished.write_text(text, encoding="utf-8")
-    unfinished.replace(path)
+    replace_file(path, text)
 
 
 def _is_number(cell: Html) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from revalued.errors import UserError
+from revalued.run.files import read_json
 
 Floats = NDArray[np.float64]
 
@@ -195,15 +195,12 @@ def _read_provenance(path: Path) -> dict[str, Any]:
     """Read how an experiment was run; {} where nobody wrote it down."""
     if not path.is_file():
         return {}
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:  # not JSON, or not even text
-        raise UserError(f"{path} cannot be used: {error}") from None
+    data = read_json(path)
     _check_provenance(path, data)
-    return dict(data)
+    return data
 
 
-def _check_provenance(path: Path, data: Any) -> None:
+def _check_provenance(path: Path, data: Mapping[str, Any]) -> None:
     """Refuse what the report would otherwise stumble over."""
 
     def is_named(value: Any) -> bool:
@@ -219,8 +216,6 @@ def _check_provenance(path: Path, data: Any) -> None:
         "tasks": lambda value: isinstance(value, list),
         "seeds": lambda value: isinstance(value, list),
     }
-    if not isinstance(data, dict):
-        raise UserError(f"{path} cannot be used: it holds no JSON object")
     for key, is_right in checks.items():
         if key in data and not is_right(data[key]):
             raise UserError(f"{path} cannot be used: {key!r} is not as 'revalued reproduce' writes it")

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from revalued.errors import UserError
+from revalued.run.files import replacing
 
 MAX_FRAMES_PER_SECOND = 30
 """A task with more control steps per second is shown every second or third step, at its true speed."""
@@ -38,7 +39,6 @@ def film(env: Any, path: Path) -> Iterator[Callable[[float], None]]:
     """
     steps_per_second = int(env.metadata.get("render_fps") or 30)
     stride = -(-steps_per_second // MAX_FRAMES_PER_SECOND)
-    temporary = path.with_name(f".{path.stem}.unfinished.mp4")
     writer: Generator[None, Any, None] | None = None
     calls = 0
 
@@ -60,15 +60,12 @@ def film(env: Any, path: Path) -> Iterator[Callable[[float], None]]:
             writer.send(None)
         writer.send(np.ascontiguousarray(frame))
 
-    try:
-        yield watch
-        if writer is not None:
-            writer.close()
-            temporary.replace(path)
-    finally:
-        if writer is not None:
-            writer.close()
-        temporary.unlink(missing_ok=True)
+    with replacing(path) as temporary:
+        try:
+            yield watch
+        finally:
+            if writer is not None:
+                writer.close()
 
 
 def with_caption(picture: NDArray[np.uint8], text: str) -> NDArray[np.uint8]:

@@ -58,13 +58,17 @@ class EpisodeLog:
         self._finished: list[float] = []
         self.total_episodes = 0
 
-    def add(self, rewards: NDArray[np.float64], ended: NDArray[np.bool_]) -> None:
-        """Take in one step of all lanes."""
-        self._running += rewards
+    def add(self, rewards: NDArray[np.float64], ended: NDArray[np.bool_], lanes: Sequence[int] | None = None) -> None:
+        """Take in one step of these lanes, by default of all."""
+        if lanes is None:
+            self._running += rewards
+        else:
+            self._running[list(lanes)] += rewards
         if True in ended.tolist():
-            self._finished.extend(self._running[ended].tolist())
-            self.total_episodes += int(ended.sum())
-            self._running[ended] = 0.0
+            over = np.flatnonzero(ended) if lanes is None else np.array(lanes)[ended]
+            self._finished.extend(self._running[over].tolist())
+            self.total_episodes += len(over)
+            self._running[over] = 0.0
 
     def flush(self) -> dict[str, float]:
         """Return mean return and number of the episodes finished since the last call."""

@@ -25,6 +25,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from revalued.errors import UserError
+from revalued.run.files import read_json
 
 FORMAT_VERSION = 1
 KEPT_CHECKPOINTS = 2
@@ -159,12 +160,9 @@ def read_checkpoint(path: Path, *, arrays: bool = True) -> Checkpoint:
 
 def _read_object(path: Path) -> dict[str, Any]:
     try:
-        data = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise DamagedCheckpointError(f"{path.name} is unreadable: {error}") from error
-    if not isinstance(data, dict):
-        raise DamagedCheckpointError(f"{path.name} holds no object")
-    return data
+        return read_json(path)
+    except UserError as error:
+        raise DamagedCheckpointError(str(error)) from error
 
 
 def _remove(path: Path) -> None:

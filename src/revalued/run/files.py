@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -49,16 +51,46 @@ class Table:
         self._replace(kept)
 
     def _replace(self, rows: Iterable[Mapping[str, str]]) -> None:
-        temporary = self.path.with_suffix(".csv.new")
-        with temporary.open("w", newline="") as file:
-            writer = csv.DictWriter(file, self.columns)
-            writer.writeheader()
-            writer.writerows(rows)
-        temporary.replace(self.path)
+        replace_file(self.path, as_csv(self.columns, rows))
+
+
+def as_csv(columns: Sequence[str], rows: Iterable[Mapping[str, Any]], line_end: str = "\r\n") -> str:
+    """Return rows and their header as the text of a CSV file."""
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, columns, lineterminator=line_end)
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
 
 
 def write_json(path: Path, data: Mapping[str, Any]) -> None:
     """Write a JSON file so that readers see the old or the new one, never half of it."""
-    temporary = path.with_name(path.name + ".new")
-    temporary.write_text(json.dumps(data, indent=2) + "\n")
-    temporary.replace(path)
+    replace_file(path, json.dumps(data, indent=2) + "\n")
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Return the object in a JSON file; whatever else is there, the error names the file."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:  # missing, no JSON, or not even text
+        raise UserError(f"{path} cannot be used: {error}") from error
+    if not isinstance(data, dict):
+        raise UserError(f"{path} cannot be used: it must hold one JSON object")
+    return data
+
+
+def replace_file(path: Path, content: str | bytes) -> None:
+    """Write a file so that readers see the old or the new one, never half of it."""
+    with replacing(path) as temporary:
+        temporary.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yield a path beside this one to write to; the file then takes its place whole or, after an error, not at all."""
+    temporary = path.with_name(f".{path.stem}.unfinished{path.suffix}")
+    try:
+        yield temporary
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -12,7 +11,7 @@ from typing import Any
 
 from revalued.config import TrainConfig, from_dict, to_dict
 from revalued.errors import UserError
-from revalued.run.files import Table, write_json
+from revalued.run.files import Table, read_json, write_json
 
 EVAL_COLUMNS = ("updates", "env_steps", "return", "length", "success", "wall_seconds")
 METRIC_COLUMNS = (
@@ -66,9 +65,10 @@ class RunFolder:
     def config(self) -> TrainConfig:
         """Read the configuration back."""
         path = self.path / "config.json"
+        data = read_json(path)
         try:
-            return from_dict(json.loads(path.read_text()))
-        except (ValueError, UserError) as error:
+            return from_dict(data)
+        except UserError as error:
             raise UserError(f"{path} cannot be used: {error}") from error
 
     def write_config(self, config: TrainConfig) -> None:
@@ -111,11 +111,8 @@ class RunFolder:
         path = self.path / "summary.json"
         if not path.is_file():
             return None
-        try:
-            data = json.loads(path.read_text())
-        except ValueError as error:
-            raise UserError(f"{path} cannot be used: {error}") from error
-        if not isinstance(data, dict) or not {"finished", "env_steps"} <= data.keys():
+        data = read_json(path)
+        if not {"finished", "env_steps"} <= data.keys():
             raise UserError(f"{path} cannot be used: it does not say whether the run is finished")
         return data
 

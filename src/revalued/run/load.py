@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from revalued.acting.policy import Policy
 from revalued.config import TrainConfig, validate
 from revalued.envs import EnvSource, Task
 from revalued.envs.of_config import task_of
 from revalued.errors import UserError
-from revalued.networks import NetworkShape, Parameters
+from revalued.networks import Parameters
 from revalued.run.checkpoint import load_newest
+from revalued.run.contents import ACTING_ONLY, critics_in, refuse_foreign
 from revalued.run.folder import RunFolder
-from revalued.run.save import refuse_foreign
-from revalued.training.build import agent_shape, resolve_device
+from revalued.run.prepare import resolve_device
+from revalued.training.build import agent_shape
 
 
 @dataclass(frozen=True)
@@ -45,14 +45,15 @@ def load_run(
     warn: Callable[[str], None] = lambda text: None,
     env: EnvSource | None = None,
     *,
+    task: Task | None = None,
     replay: bool = False,
     device: str = "cpu",
 ) -> SavedRun:
-    """Read a run, with its replay if asked. A run on an environment of your own needs it again, as `env`."""
+    """Read a run, with its replay if asked. A run on an environment of your own needs it again, as `env` or `task`."""
     folder = RunFolder.open(path)
     config = folder.config()
     validate(config)
-    task = task_of(config, env)
+    task = task or task_of(config, env)
     shape = agent_shape(config, task.info)
     checkpoint = load_newest(folder.checkpoints, warn, arrays=replay)
     if checkpoint is None:
@@ -60,23 +61,11 @@ def load_run(
     refuse_foreign(checkpoint, folder, config, shape.network)
     place = resolve_device(device)
     try:
-        online = _stack("online", checkpoint.tensors, shape.network, place)
-        has_target = any(name.startswith("target.") for name in checkpoint.tensors)
-        target = _stack("target", checkpoint.tensors, shape.network, place) if has_target else None
+        online = critics_in(checkpoint, "online", shape.network, place)
+        is_whole = not checkpoint.meta.get(ACTING_ONLY)
+        target = critics_in(checkpoint, "target", shape.network, place) if is_whole else None
     except ValueError as error:
         raise UserError(f"the checkpoint in {folder.checkpoints} does not match config.json: {error}") from error
     support = None if shape.support is None else torch.linspace(*shape.support, shape.network.atoms, device=place)
     policy = Policy(shape.network, online, support)
     return SavedRun(folder, config, task, policy, target, checkpoint.group("replay"), checkpoint.meta)
-
-
-def _stack(group: str, tensors: Mapping[str, Tensor], shape: NetworkShape, device: torch.device) -> Parameters:
-    """Return the parameters of one group of critics, all of them in the sizes that the configuration demands."""
-    found: Parameters = {}
-    for name, size in shape.sizes().items():
-        stored = tensors.get(f"{group}.{name}")
-        if stored is None or stored.shape != (shape.critics, *size):
-            raise ValueError(f"{group}.{name} does not fit this network")
-        # a copy: matrix products may round differently for buffers of another alignment, such as those of a file
-        found[name] = stored.to(device, copy=True)
-    return found

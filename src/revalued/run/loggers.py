@@ -1,8 +1,7 @@
-"""Where a run's figures go besides its tables: TensorBoard events and Weights & Biases."""
+"""Where a run's metrics go besides its tables: TensorBoard events and Weights & Biases."""
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from typing import Any, Protocol
 
 from revalued.config import TrainConfig, to_dict
 from revalued.errors import UserError
-from revalued.run.files import write_json
+from revalued.run.files import read_json, write_json
 from revalued.run.folder import RunFolder
 
 DEFAULT_PROJECT = "revalued"
@@ -20,7 +19,7 @@ WANDB_FILE = "wandb.json"
 
 @dataclass(frozen=True)
 class Logging:
-    """Who is told of a run's figures besides its CSV tables; never changes results."""
+    """Who is told of a run's metrics besides its CSV tables; never changes results."""
 
     tensorboard: bool = True
     """Write TensorBoard events into the run's folder."""
@@ -28,25 +27,23 @@ class Logging:
     """Log to Weights & Biases; the environment variable WANDB_MODE=offline keeps everything on this machine."""
     wandb_project: str | None = None
     """Project of Weights & Biases; by default `revalued`."""
-    wandb_entity: str | None = None
-    """User or team of Weights & Biases; by default your own."""
 
     def check(self) -> None:
         """Refuse what cannot work before a run begins."""
         if self.wandb and find_spec("wandb") is None:
             raise UserError("Weights & Biases is not installed: pip install 'revalued[wandb]'")
-        if not self.wandb and (self.wandb_project is not None or self.wandb_entity is not None):
-            raise UserError("a project or entity of Weights & Biases was given, but not --wandb (wandb=True)")
+        if not self.wandb and self.wandb_project is not None:
+            raise UserError("a project of Weights & Biases was given, but not --wandb (wandb=True)")
 
 
 DEFAULT_LOGGING = Logging()
 
 
 class Logger(Protocol):
-    """Takes figures as they come."""
+    """Takes metrics as they come."""
 
-    def add(self, figures: Mapping[str, float], updates: int, env_steps: int) -> None:
-        """Take in figures of one moment."""
+    def add(self, metrics: Mapping[str, float], updates: int, env_steps: int) -> None:
+        """Take in the metrics of one moment."""
 
     def close(self) -> None:
         """Put everything in its place; again, it does nothing."""
@@ -75,9 +72,9 @@ class TensorBoardLogger:
 
         self._writer = SummaryWriter(str(folder.events), purge_step=0 if resumed_at is None else resumed_at + 1)
 
-    def add(self, figures: Mapping[str, float], updates: int, env_steps: int) -> None:
-        """Write one event per figure."""
-        for name, value in figures.items():
+    def add(self, metrics: Mapping[str, float], updates: int, env_steps: int) -> None:
+        """Write one event per metric."""
+        for name, value in metrics.items():
             self._writer.add_scalar(name, value, updates)
 
     def close(self) -> None:
@@ -97,8 +94,8 @@ class WandbLogger:
 
         known = _known_run(folder)
         project = logging.wandb_project or known.get("project") or DEFAULT_PROJECT
-        entity = logging.wandb_entity or known.get("entity")
-        identity: dict[str, Any] = {"id": known.get("id") or secrets.token_hex(4), "project": project, "entity": entity}
+        # what else is known, such as a team, came from an earlier version of this package
+        identity: dict[str, Any] = {**known, "id": known.get("id") or secrets.token_hex(4), "project": project}
         try:
             self._run: Any = wandb.init(
                 **identity,
@@ -117,9 +114,9 @@ class WandbLogger:
             ) from error
         write_json(folder.path / WANDB_FILE, identity)
 
-    def add(self, figures: Mapping[str, float], updates: int, env_steps: int) -> None:
+    def add(self, metrics: Mapping[str, float], updates: int, env_steps: int) -> None:
         """Log one row."""
-        self._run.log({**figures, "env_steps": env_steps}, step=updates)
+        self._run.log({**metrics, "env_steps": env_steps}, step=updates)
 
     def close(self) -> None:
         """Finish the run: everything is sent, or on disk where offline."""
@@ -130,10 +127,7 @@ def _known_run(folder: RunFolder) -> dict[str, str | None]:
     path = folder.path / WANDB_FILE
     if not path.is_file():
         return {}
-    try:
-        data = json.loads(path.read_text())
-    except ValueError as error:
-        raise UserError(f"{path} cannot be used: {error}") from error
-    if not isinstance(data, dict) or not all(value is None or isinstance(value, str) for value in data.values()):
-        raise UserError(f"{path} cannot be used: it must hold id, project and entity")
+    data = read_json(path)
+    if not set(data) <= {"id", "project", "entity"} or not all(isinstance(it, str | None) for it in data.values()):
+        raise UserError(f"{path} cannot be used: it must hold id and project")
     return data

@@ -80,7 +80,7 @@ class PlainLines:
     def evaluated(self, status: Status) -> None:
         """Write a line."""
         self._last_line = time.monotonic()
-        print(describe(status), file=sys.stderr, flush=True)
+        print(status_line(status), file=sys.stderr, flush=True)
 
     def say(self, text: str) -> None:
         """Write the line."""
@@ -128,7 +128,7 @@ class LiveBar:
         self._progress.stop()
 
 
-def describe(status: Status) -> str:
+def status_line(status: Status) -> str:
     """Return one line about where a run stands."""
     left = status.total_env_steps - status.env_steps
     rate = status.env_steps_per_second

@@ -1,4 +1,4 @@
-"""What a run tells while it learns: rows of metrics, greedy test episodes, logs, callbacks, the summary."""
+"""What a run tells while it learns: rows of metrics and of evaluations, logs, what a person sees, the summary."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
-import gymnasium
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from revalued.acting.exploration import epsilon_at
-from revalued.acting.policy import Policy
 from revalued.config import TrainConfig
 from revalued.learner.metrics import Metrics
 from revalued.run.averages import EpisodeLog, MetricWindow
@@ -20,123 +19,111 @@ from revalued.run.folder import RunFolder
 from revalued.run.loggers import DEFAULT_LOGGING, Logger, Logging, open_loggers
 from revalued.run.progress import ProgressView, Status
 from revalued.run.provenance import machine, source_commit, versions
-from revalued.training.callbacks import Callbacks, Event, EventKind
-from revalued.training.evaluation import evaluation_seed, greedy_episodes, success_rate
+from revalued.training.trainer import Counts
 
 SECONDS_BETWEEN_TICKS = 0.25
 
 
 class Recorder:
-    """The memory of a run: its running figures, its test episodes, and every file that tells of them."""
+    """The memory of a run: its running metrics, its evaluations, and every file that tells of them."""
 
     def __init__(
-        self,
-        config: TrainConfig,
-        folder: RunFolder,
-        progress: ProgressView,
-        policy: Policy,
-        eval_env: gymnasium.Env[np.ndarray, np.ndarray],
-        num_lanes: int,
-        *,
-        logging: Logging = DEFAULT_LOGGING,
-        callbacks: Callbacks | None = None,
+        self, config: TrainConfig, folder: RunFolder, progress: ProgressView, logging: Logging = DEFAULT_LOGGING
     ) -> None:
-        self.config, self.folder, self.progress, self.policy = config, folder, progress, policy
-        self._logging, self._callbacks = logging, callbacks
-        self.episodes = EpisodeLog(num_lanes)
-        self._eval_env = eval_env
+        self.config, self.folder, self.progress = config, folder, progress
+        self._logging = logging
+        self._episodes = EpisodeLog(config.schedule.num_envs * max(1, config.execution.actors))
         self._window = MetricWindow()
         self._best: tuple[float, int] | None = None
         self._last: tuple[float, int] | None = None
         self._success: float | None = None
         self._wall_before, self._started = 0.0, time.monotonic()
-        self._rate_mark, self._rate = (self._started, 0, 0), 0.0
+        self._rate_mark, self._rate = (self._started, Counts(0, 0)), 0.0
         self._shown_at = self._started
         self._loggers: Sequence[Logger] = ()
 
-    def begin(self, updates: int, env_steps: int, *, is_resumed: bool) -> None:
-        """Start the clock, open the logs, tell the callbacks."""
+    def begin(self, at: Counts, *, is_resumed: bool) -> None:
+        """Start the clock and open the logs."""
         self._started = time.monotonic()
-        self._rate_mark = (self._started, updates, env_steps)
-        self._loggers = open_loggers(self._logging, self.folder, self.config, updates if is_resumed else None)
-        self.show(updates, env_steps)
-        if self._callbacks is not None:
-            self._callbacks.start(self._event("start", updates, env_steps, {}))
+        self._rate_mark = (self._started, at)
+        self._loggers = open_loggers(self._logging, self.folder, self.config, at.updates if is_resumed else None)
+        self.show(at)
 
-    @property
-    def stop_requested(self) -> bool:
-        """Tell whether a callback wants the run to end; the loop then ends after its cycle and saves a checkpoint."""
-        return self._callbacks is not None and self._callbacks.stop_requested
+    def add_step(
+        self, rewards: NDArray[np.float64], ended: NDArray[np.bool_], lanes: Sequence[int] | None = None
+    ) -> None:
+        """Take in one step of these lanes, by default of all."""
+        self._episodes.add(rewards, ended, lanes)
 
-    def add_step(self, rewards: NDArray[np.float64], ended: NDArray[np.bool_]) -> None:
-        """Take in one step of all lanes."""
-        self.episodes.add(rewards, ended)
+    def forget_running(self, lanes: Sequence[int]) -> None:
+        """Begin anew in lanes whose episode could not be continued."""
+        self._episodes.forget_running(lanes)
 
-    def add_update(self, figures: Metrics, updates: int, env_steps: int, **extra: float) -> None:
-        """Take in the figures of one update; log and evaluate when it is time to. `extra` goes into the log's row."""
-        self._window.add(figures)
-        if updates % self.config.schedule.log_every == 0:
-            self._log(updates, env_steps, extra)
-        if self._callbacks is not None and self._callbacks.hears("update"):
-            self._callbacks.update(self._event("update", updates, env_steps, figures))
-        if updates % self.config.schedule.eval_every == 0:
-            self.evaluate(updates, env_steps)
+    def add_update(self, metrics: Metrics) -> None:
+        """Take in the metrics of one update."""
+        self._window.add(metrics)
 
-    def tick(self, updates: int, env_steps: int) -> None:
+    def log(self, at: Counts, extra: Mapping[str, float]) -> None:
+        """Write a row of the metrics since the last one; `extra` goes into it."""
+        now = time.monotonic()
+        then, before = self._rate_mark
+        self._rate_mark = (now, at)
+        seconds = max(now - then, 1e-9)
+        row = {
+            **self._window.flush(),
+            **self._episodes.flush(),
+            "epsilon": epsilon_at(self.config.exploration, at.env_steps),
+            "updates_per_second": (at.updates - before.updates) / seconds,
+            "env_steps_per_second": (at.env_steps - before.env_steps) / seconds,
+            **extra,
+        }
+        self.folder.metric_table.add({**at._asdict(), **row, "wall_seconds": round(self.wall_seconds(), 3)})
+        self._send("train", row, at)
+        self._rate = row["env_steps_per_second"]
+        self.show(at)
+
+    def add_evaluation(self, at: Counts, metrics: Mapping[str, float]) -> bool:
+        """Write the metrics of test episodes; return whether their mean return is the run's best so far."""
+        self._last, self._success = (metrics["return"], at.updates), metrics.get("success")
+        is_best = self._best is None or metrics["return"] > self._best[0]
+        if is_best:
+            self._best = self._last
+        self.folder.eval_table.add({**at._asdict(), **metrics, "wall_seconds": round(self.wall_seconds(), 3)})
+        self._send("eval", metrics, at)
+        self.progress.evaluated(self._status(at))
+        return is_best
+
+    def was_evaluated(self, updates: int) -> bool:
+        """Tell whether there was an evaluation after that update."""
+        return self._last is not None and self._last[1] == updates
+
+    def tick(self, at: Counts) -> None:
         """Keep what a person sees moving, in the warm-up too; called in every cycle, shows a few times a second."""
         now = time.monotonic()
         if now - self._shown_at >= SECONDS_BETWEEN_TICKS:
             if self._rate == 0.0:  # no row of the log has measured it yet
-                then, _, env_steps_then = self._rate_mark
-                self._rate = (env_steps - env_steps_then) / (now - then)
-            self.show(updates, env_steps)
+                then, before = self._rate_mark
+                self._rate = (at.env_steps - before.env_steps) / (now - then)
+            self.show(at)
 
-    def was_evaluated(self, updates: int) -> bool:
-        """Tell whether the test episodes after that update have been held."""
-        return self._last is not None and self._last[1] == updates
-
-    def evaluate(self, updates: int, env_steps: int) -> None:
-        """Hold the greedy test episodes and write what came of them."""
-        number_of_episodes = self.config.schedule.eval_episodes
-        seeds = [evaluation_seed(self.config.seed, updates, number) for number in range(number_of_episodes)]
-        episodes = list(greedy_episodes(self._eval_env, self.policy, seeds))
-        mean_return = float(np.mean([episode.total_reward for episode in episodes]))
-        success = success_rate(episodes)
-        self._last, self._success = (mean_return, updates), success
-        is_best = self._best is None or mean_return > self._best[0]
-        if is_best:
-            self._best = self._last
-        figures = {"return": mean_return, "length": float(np.mean([episode.length for episode in episodes]))}
-        if success is not None:
-            figures["success"] = success
-        self.folder.eval_table.add(
-            {"updates": updates, "env_steps": env_steps, **figures, "wall_seconds": round(self.wall_seconds(), 3)}
-        )
-        self._send("eval", figures, updates, env_steps)
-        self.progress.evaluated(self._status(updates, env_steps))
-        if self._callbacks is not None:
-            event = self._event("evaluation", updates, env_steps, figures, mean_return=mean_return, is_best=is_best)
-            self._callbacks.evaluation(event)
-
-    def show(self, updates: int, env_steps: int) -> None:
+    def show(self, at: Counts) -> None:
         """Show a person where the run stands."""
         self._shown_at = time.monotonic()
-        self.progress.update(self._status(updates, env_steps))
+        self.progress.update(self._status(at))
 
     def wall_seconds(self) -> float:
         """Return how long the run has been training, earlier sessions included."""
         return self._wall_before + time.monotonic() - self._started
 
-    def summary(self, updates: int, env_steps: int, *, finished: bool) -> dict[str, Any]:
-        """Return what summary.json says."""
-        return {
+    def finish(self, at: Counts, *, finished: bool, **facts: Any) -> dict[str, Any]:
+        """Write the summary and return it; called after the last checkpoint. `facts` go into it as they are."""
+        summary = {
             "finished": finished,
             "task": self.config.task,
             "algo": self.config.algo,
             "seed": self.config.seed,
-            "updates": updates,
-            "env_steps": env_steps,
-            "train_episodes": self.episodes.total_episodes,
+            **at._asdict(),
+            "train_episodes": self._episodes.total_episodes,
             "final_return": self._last[0] if self._last else None,
             "best_return": self._best[0] if self._best else None,
             "best_at_updates": self._best[1] if self._best else None,
@@ -145,82 +132,48 @@ class Recorder:
             "versions": versions(),
             "machine": machine(),
             "commit": source_commit(),
+            **facts,
         }
-
-    def finish(self, updates: int, env_steps: int, *, finished: bool, **facts: Any) -> dict[str, Any]:
-        """Write the summary, tell the callbacks, and raise what one of them has raised; called after the checkpoint.
-
-        `facts` go into the summary as they are.
-        """
-        summary = {**self.summary(updates, env_steps, finished=finished), **facts}
         self.folder.write_summary(summary)
-        self.show(updates, env_steps)
-        if self._callbacks is not None:
-            self._callbacks.end(self._event("end", updates, env_steps, {}))
+        self.show(at)
         return summary
 
     def state(self) -> dict[str, Any]:
         """Return plain values for a checkpoint."""
         return {
             "window": self._window.state(),
-            "episodes": self.episodes.state(),
+            "episodes": self._episodes.state(),
             "best": self._best,
             "last": self._last,
             "success": self._success,
             "wall_seconds": self.wall_seconds(),
         }
 
-    def load_state(self, state: dict[str, Any], updates: int) -> None:
+    def load_state(self, state: dict[str, Any], updates: int, device: torch.device) -> None:
         """Go on from `state`, and drop rows that were written after it."""
-        self._window.load_state(state["window"], self.policy.device)
-        self.episodes.load_state(state["episodes"])
+        self._window.load_state(state["window"], device)
+        self._episodes.load_state(state["episodes"])
         self._best, self._last = _pair(state["best"]), _pair(state["last"])
         self._success = state.get("success")
         self._wall_before = state["wall_seconds"]
         self.folder.forget_after(updates, self._last[1] if self._last else -1)
 
     def close(self) -> None:
-        """Close the logs and the evaluation environment; again, it does nothing."""
+        """Close the logs; again, it does nothing."""
         with ExitStack() as closing:  # whatever fails to close, the rest is closed
-            closing.callback(self._eval_env.close)
             for logger in self._loggers:
                 closing.callback(logger.close)
             self._loggers = ()
 
-    def _log(self, updates: int, env_steps: int, extra: dict[str, float]) -> None:
-        now = time.monotonic()
-        then, updates_then, env_steps_then = self._rate_mark
-        self._rate_mark = (now, updates, env_steps)
-        seconds = max(now - then, 1e-9)
-        row = {
-            **self._window.flush(),
-            **self.episodes.flush(),
-            "epsilon": epsilon_at(self.config.exploration, env_steps),
-            "updates_per_second": (updates - updates_then) / seconds,
-            "env_steps_per_second": (env_steps - env_steps_then) / seconds,
-            **extra,
-        }
-        self.folder.metric_table.add(
-            {"updates": updates, "env_steps": env_steps, **row, "wall_seconds": round(self.wall_seconds(), 3)}
-        )
-        self._send("train", row, updates, env_steps)
-        self._rate = row["env_steps_per_second"]
-        self.show(updates, env_steps)
-
-    def _send(self, group: str, figures: Mapping[str, float], updates: int, env_steps: int) -> None:
+    def _send(self, group: str, metrics: Mapping[str, float], at: Counts) -> None:
         for logger in self._loggers:
-            logger.add({f"{group}/{name}": value for name, value in figures.items()}, updates, env_steps)
+            logger.add({f"{group}/{name}": value for name, value in metrics.items()}, at.updates, at.env_steps)
 
-    def _event(self, kind: EventKind, updates: int, env_steps: int, metrics: Mapping[str, float], **more: Any) -> Event:
-        return Event(
-            kind, updates, env_steps, metrics, policy=self.policy, config=self.config, folder=self.folder.path, **more
-        )
-
-    def _status(self, updates: int, env_steps: int) -> Status:
+    def _status(self, at: Counts) -> Status:
         return Status(
-            env_steps=env_steps,
+            env_steps=at.env_steps,
             total_env_steps=self.config.schedule.env_steps,
-            updates=updates,
+            updates=at.updates,
             env_steps_per_second=self._rate,
             last_return=self._last[0] if self._last else None,
             best_return=self._best[0] if self._best else None,

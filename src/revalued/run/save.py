@@ -7,47 +7,16 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 from revalued.acting.policy import Policy
 from revalued.config import TrainConfig
 from revalued.errors import UserError
-from revalued.networks import NetworkShape
-from revalued.run.checkpoint import Checkpoint, CheckpointWriter
+from revalued.run.checkpoint import CheckpointWriter
+from revalued.run.contents import policy_contents
 from revalued.run.folder import RunFolder
-from revalued.run.provenance import versions
+from revalued.training.callbacks import Event
 
-ACTING_ONLY = "acting_only"
-"""Marks the checkpoint of a policy that was saved without replay, optimiser and unfinished episodes."""
 _TABLES = ("eval.csv", "metrics.csv", "summary.json")
-
-
-def stated_spaces(shape: NetworkShape) -> dict[str, Any]:
-    """Return what a checkpoint says about the environment it belongs to."""
-    return {"observation_size": shape.observation_size, "sizes": list(shape.actions.environment_sizes)}
-
-
-def refuse_foreign(checkpoint: Checkpoint, folder: RunFolder, config: TrainConfig, shape: NetworkShape) -> None:
-    """Refuse a checkpoint of another task, and an environment whose spaces differ from those it was trained in."""
-    task, spaces = checkpoint.meta.get("task"), checkpoint.meta.get("spaces")
-    if task != config.task:
-        where = f"the checkpoint in {folder.checkpoints} does not match config.json"
-        raise UserError(f"{where}: it is of the task {task}, not {config.task}")
-    here = stated_spaces(shape)
-    if spaces is not None and spaces != here:
-        raise UserError(
-            f"the environment has {_in_words(here)}, but {folder.path} was trained with {_in_words(spaces)}"
-        )
-
-
-def _in_words(spaces: dict[str, Any]) -> str:
-    return f"observations of {spaces['observation_size']} numbers and actions of sizes {spaces['sizes']}"
-
-
-def refuse_acting_only(checkpoint: Checkpoint, folder: RunFolder) -> None:
-    """Refuse to go on learning where there is only a policy."""
-    if checkpoint.meta.get(ACTING_ONLY):
-        raise UserError(f"{folder.path} was saved without its replay: it can act, but not go on learning")
 
 
 def refuse_occupied(path: Path, *, overwrite: bool) -> None:
@@ -66,7 +35,7 @@ def save_run(source: Path, path: Path, *, overwrite: bool = False) -> None:
     Files of checkpoints never change once they are there, so they are linked where the file system can do it.
     """
     folder = RunFolder.open(source)
-    with _replacing(path, overwrite=overwrite) as target, folder.locked():
+    with _replacing_folder(path, overwrite=overwrite) as target, folder.locked():
         RunFolder.create(target, folder.config())
         for name in _TABLES:
             if (source / name).is_file():
@@ -78,7 +47,7 @@ def save_run(source: Path, path: Path, *, overwrite: bool = False) -> None:
 
 def save_untrained(path: Path, config: TrainConfig, *, overwrite: bool = False) -> None:
     """Write the folder of a run that is yet to begin."""
-    with _replacing(path, overwrite=overwrite) as target:
+    with _replacing_folder(path, overwrite=overwrite) as target:
         RunFolder.create(target, config)
 
 
@@ -86,22 +55,34 @@ def save_policy(
     path: Path, config: TrainConfig, policy: Policy, updates: int, env_steps: int, *, overwrite: bool = False
 ) -> None:
     """Write a run folder with nothing but the configuration and the critics' parameters."""
-    meta = {
-        ACTING_ONLY: True,
-        "updates": updates,
-        "task": config.task,
-        "spaces": stated_spaces(policy.shape),
-        "versions": versions(),
-    }
-    with _replacing(path, overwrite=overwrite) as target:
+    with _replacing_folder(path, overwrite=overwrite) as target:
         folder = RunFolder.create(target, config)
         writer = CheckpointWriter(folder.checkpoints)
-        writer.save(env_steps, meta, {f"online.{name}": tensor for name, tensor in policy.parameters.items()}, {})
+        writer.save(env_steps, *policy_contents(config, policy, updates))
         writer.wait()
 
 
+class SaveBest:
+    """Keeps the policy of the best evaluation in a folder of its own, for `load` and for `revalued evaluate`.
+
+    A callback for `learn`. The folder holds what is needed to act, not what is needed to go on learning.
+    """
+
+    def __init__(self, path: str | Path, *, overwrite: bool = False) -> None:
+        self.path, self._overwrite = Path(path), overwrite
+
+    def on_start(self, event: Event) -> None:
+        """Refuse a path with something on it when a run begins; a run that goes on has been here before."""
+        refuse_occupied(self.path, overwrite=self._overwrite or event.env_steps > 0)
+
+    def on_evaluation(self, event: Event) -> None:
+        """Save the policy if there was never a better one."""
+        if event.is_best:
+            save_policy(self.path, event.config, event.policy, event.updates, event.env_steps, overwrite=True)
+
+
 @contextmanager
-def _replacing(path: Path, *, overwrite: bool) -> Iterator[Path]:
+def _replacing_folder(path: Path, *, overwrite: bool) -> Iterator[Path]:
     """Yield a folder to fill, which then takes its place whole or, after an error, not at all."""
     refuse_occupied(path, overwrite=overwrite)
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -3,53 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
-from revalued.acting.policy import Policy
-from revalued.algorithms.decompositions import check_decomposition
-from revalued.config import EngineName, TrainConfig, validate
-from revalued.envs import EnvSource, Task, episode_seed
-from revalued.envs.of_config import task_of
+from revalued.config import EngineName, TrainConfig
+from revalued.envs import EnvSource
 from revalued.errors import UserError
-from revalued.native.choice import resolve_engine
-from revalued.report.video import check_video, film
 from revalued.run.checkpoint import Checkpoint, load_newest
+from revalued.run.contents import RunCheckpoints, refuse_acting_only, refuse_foreign, restore_run
 from revalued.run.folder import RunFolder, default_path
 from revalued.run.load import load_run
 from revalued.run.loggers import DEFAULT_LOGGING, Logging
+from revalued.run.prepare import PreparedRun, prepare, resolve_threads
 from revalued.run.progress import ProgressView, Silent
-from revalued.run.save import refuse_acting_only, refuse_foreign
-from revalued.training.build import AgentShape, agent_shape, resolve_device, resolve_threads
+from revalued.run.recorder import Recorder
 from revalued.training.callbacks import Callbacks
-from revalued.training.evaluation import Episode, greedy_episodes
-from revalued.training.loop import Outcome, Trainer
+from revalued.training.evaluation import Episode, Video, play
+from revalued.training.loop import LaneLoop
+from revalued.training.trainer import Loop, RunResult, Trainer
 
 if TYPE_CHECKING:
-    from revalued.training.actors.loop import ActorTrainer
-
-
-def prepare(config: TrainConfig, env: EnvSource | None = None) -> tuple[TrainConfig, AgentShape]:
-    """Check everything that can be checked before a run, and settle what `auto` stands for on this machine."""
-    validate(config)
-    shape = agent_shape(config, task_of(config, env).info)
-    check_decomposition(config.algorithm.decomposition, shape.network.actions.num_dimensions)
-    execution, device = config.execution, resolve_device(config.execution.device)
-    execution = replace(
-        execution,
-        threads=resolve_threads(execution.threads),
-        device=str(device),
-        engine=resolve_engine(execution.engine, device, compiled=execution.compile),
-    )
-    return replace(config, execution=execution), shape
+    from revalued.training.actors.loop import Linking
 
 
 def start(
-    config: TrainConfig,
+    config: TrainConfig | PreparedRun,
     out: Path | None = None,
     progress: ProgressView | None = None,
     should_stop: Callable[[], bool] = lambda: False,
@@ -57,17 +39,18 @@ def start(
     env: EnvSource | None = None,
     logging: Logging = DEFAULT_LOGGING,
     callbacks: Callbacks | None = None,
-) -> tuple[Path, Outcome]:
+) -> tuple[Path, RunResult]:
     """Train from scratch in a new folder; return the folder and how it went.
 
     With `env`, a Gymnasium environment or a function that makes one, the task is named `custom:` and what you like.
     """
-    config, _ = prepare(config, env)
+    run = config if isinstance(config, PreparedRun) else prepare(config, env)
+    config = run.config
     logging.check()
     with _cluster(config):
         folder = RunFolder.create(out or default_path(config.task, config.algo, config.seed), config)
         with folder.locked():
-            return folder.path, _train(config, folder, progress, should_stop, task_of(config, env), logging, callbacks)
+            return folder.path, _train(run, folder, progress, should_stop, logging, callbacks)
 
 
 def resume(
@@ -82,28 +65,77 @@ def resume(
     env: EnvSource | None = None,
     logging: Logging = DEFAULT_LOGGING,
     callbacks: Callbacks | None = None,
-) -> Outcome:
+) -> RunResult:
     """Go on with a run from its newest checkpoint, to its configured end or, prolonged, to `env_steps`.
 
     A run on an environment of your own needs that environment again, as `env`.
     """
     folder = RunFolder.open(path)
     config = folder.config()
-    if workers is not None:
-        config = replace(config, execution=replace(config.execution, workers=workers))
-    if cluster is not None:
-        config = replace(config, execution=replace(config.execution, cluster=cluster))
-    if engine is not None:
-        config = replace(config, execution=replace(config.execution, engine=engine))
+    changes = {"workers": workers, "cluster": cluster, "engine": engine}
+    given = {name: value for name, value in changes.items() if value is not None}
+    config = replace(config, execution=replace(config.execution, **given))  # type: ignore[arg-type]
     if env_steps is not None:
         config = replace(config, schedule=replace(config.schedule, env_steps=env_steps))
-    config, _ = prepare(config, env)
+    run = prepare(config, env)
     logging.check()
     summary = folder.summary()
     if summary is not None and summary["finished"] and summary["env_steps"] >= config.schedule.env_steps:
         raise UserError(f"{path} is finished after {summary['env_steps']:,} interactions: prolong it with --env-steps")
     with _cluster(config), folder.locked():
-        return _train(config, folder, progress, should_stop, task_of(config, env), logging, callbacks)
+        return _train(run, folder, progress, should_stop, logging, callbacks)
+
+
+def evaluate(
+    path: Path,
+    episodes: int,
+    seed: int,
+    warn: Callable[[str], None] = lambda text: None,
+    *,
+    env: EnvSource | None = None,
+    video: Video | None = None,
+) -> Iterator[Episode]:
+    """Play greedy episodes with the newest policy of a run; a `video` is shown all of them."""
+    run = load_run(path, warn, env, device="auto")
+    yield from play(run.task, run.policy, episodes, seed, video=video)
+
+
+def assemble(
+    run: PreparedRun,
+    folder: RunFolder,
+    view: ProgressView,
+    *,
+    logging: Logging = DEFAULT_LOGGING,
+    callbacks: Callbacks | None = None,
+    linking: Linking | None = None,
+) -> Trainer:
+    """Put a run together from its parts; `linking` reaches the actors in another way than by Ray."""
+    config, loop = run.config, _loop(run, linking)
+    try:
+        record = Recorder(config, folder, view, logging)
+        checkpoints = RunCheckpoints(folder.checkpoints)
+        return Trainer(
+            config,
+            run.task,
+            run.shape,
+            loop,
+            record,
+            checkpoints,
+            folder=folder.path,
+            say=view.say,
+            callbacks=callbacks,
+        )
+    except BaseException:
+        loop.close()
+        raise
+
+
+def _loop(run: PreparedRun, linking: Linking | None) -> Loop:
+    if run.config.execution.actors == 0:
+        return LaneLoop(run.config, run.task)
+    from revalued.training.actors.loop import ActorLoop, ray_linking
+
+    return ActorLoop(run.config, run.task, run.shape, linking or ray_linking)
 
 
 def _cluster(config: TrainConfig) -> AbstractContextManager[object]:
@@ -115,83 +147,32 @@ def _cluster(config: TrainConfig) -> AbstractContextManager[object]:
     return connect(config.execution.cluster, local_cpus=config.execution.actors)
 
 
-def _trainer(config: TrainConfig, *arguments: Any, **options: Any) -> Trainer | ActorTrainer:
-    if config.execution.actors == 0:
-        return Trainer(config, *arguments, **options)
-    from revalued.training.actors.loop import ActorTrainer
-
-    return ActorTrainer(config, *arguments, **options)
-
-
 def _train(
-    config: TrainConfig,
+    run: PreparedRun,
     folder: RunFolder,
     progress: ProgressView | None,
     should_stop: Callable[[], bool],
-    task: Task,
     logging: Logging,
     callbacks: Callbacks | None,
-) -> Outcome:
-    view = progress or Silent()
+) -> RunResult:
+    config = run.config
     torch.set_num_threads(resolve_threads(config.execution.threads))
-    torch.set_float32_matmul_precision(config.execution.matmul_precision)
-    checkpoint = load_newest(folder.checkpoints, lambda text: view.say(f"warning: {text}"))
-    if checkpoint is not None:
-        refuse_foreign(checkpoint, folder, config, agent_shape(config, task.info).network)
-        refuse_acting_only(checkpoint, folder)
-    folder.write_config(config)  # a run that is prolonged
-    try:
-        trainer = _trainer(config, folder, view, task, logging=logging, callbacks=callbacks)
-        try:
+    with closing(progress or Silent()) as view:
+        checkpoint = load_newest(folder.checkpoints, lambda text: view.say(f"warning: {text}"))
+        if checkpoint is not None:
+            refuse_foreign(checkpoint, folder, config, run.shape.network)
+            refuse_acting_only(checkpoint, folder)
+        folder.write_config(config)  # a run that is prolonged
+        with closing(assemble(run, folder, view, logging=logging, callbacks=callbacks)) as trainer:
             if checkpoint is None:
                 folder.forget_after(-1, -1)  # killed before the first checkpoint, a run may have left rows
             else:
                 _restore(trainer, checkpoint, folder)
             return trainer.run(should_stop)
-        finally:
-            trainer.close()
-    finally:
-        view.close()
 
 
-def _restore(trainer: Trainer | ActorTrainer, checkpoint: Checkpoint, folder: RunFolder) -> None:
+def _restore(trainer: Trainer, checkpoint: Checkpoint, folder: RunFolder) -> None:
     try:
-        trainer.restore(checkpoint)
+        restore_run(trainer, checkpoint)
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(f"the checkpoint in {folder.checkpoints} does not match config.json: {error}") from error
-
-
-def evaluate(
-    path: Path,
-    episodes: int,
-    seed: int,
-    warn: Callable[[str], None] = lambda text: None,
-    *,
-    env: EnvSource | None = None,
-    video: Path | None = None,
-) -> Iterator[Episode]:
-    """Play greedy episodes with the newest policy of a run, and film them if a `video` is wanted."""
-    _check_wish(episodes, video)
-    run = load_run(path, warn, env, device="auto")
-    yield from play(run.task, run.policy, episodes, seed, video=video)
-
-
-def play(task: Task, policy: Policy, episodes: int, seed: int, *, video: Path | None = None) -> Iterator[Episode]:
-    """Play greedy episodes with a policy, and film them if a `video` is wanted."""
-    _check_wish(episodes, video)
-    seeds = [episode_seed(seed, "evaluate", 0, number) for number in range(episodes)]
-    stage = task.make(None if video is None else "rgb_array")
-    try:
-        if video is None:
-            yield from greedy_episodes(stage, policy, seeds)
-        else:
-            with film(stage, video) as watch:
-                yield from greedy_episodes(stage, policy, seeds, watch)
-    finally:
-        stage.close()
-
-
-def _check_wish(episodes: int, video: Path | None) -> None:
-    if episodes < 1:
-        raise UserError(f"episodes = {episodes} is not possible: it must be at least 1")
-    check_video(video)

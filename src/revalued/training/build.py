@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 
 import torch
@@ -90,23 +89,3 @@ def make_replay(config: TrainConfig, shape: AgentShape) -> Replay:
         priority_exponent=config.replay.priority_exponent,
         importance_exponent=config.replay.importance_exponent,
     )
-
-
-def resolve_device(name: str) -> torch.device:
-    """Return the device of that name; `auto` is CUDA where it is available."""
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-    except RuntimeError as error:
-        raise UserError(f"unknown device {name!r}: use auto, cpu, cuda or cuda:0") from error
-    if device.type not in ("cpu", "cuda"):
-        raise UserError(f"device {name!r} is not supported: use auto, cpu, cuda or cuda:0")
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise UserError(f"device {name!r} is not available here: this PyTorch sees no CUDA device, use cpu")
-    return device
-
-
-def resolve_threads(threads: int | None) -> int:
-    """Return the number of threads to compute with; by default one per core this process may use."""
-    return len(os.sched_getaffinity(0)) if threads is None else threads

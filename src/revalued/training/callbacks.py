@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -56,17 +56,20 @@ class Callbacks:
     """Everything that wants to hear of a run; it ends when one of them returns False.
 
     The run ends after the step of all lanes that is under way, with a checkpoint. The same goes for a callback that
-    raises: its exception is kept until the checkpoint is on disk, and nobody is called any more.
+    raises: its exception is kept until the checkpoint is on disk, and nobody is called any more. `follow` hears of
+    an event before them, and returns the agent that they will see in it.
     """
 
-    def __init__(self, callbacks: Callback | Iterable[Callback], agent: Agent | None = None) -> None:
+    def __init__(
+        self, callbacks: Callback | Iterable[Callback], follow: Callable[[Event], Agent] | None = None
+    ) -> None:
         given = list(callbacks) if isinstance(callbacks, list | tuple) else [callbacks]
         self._handlers = {kind: [found for one in given if (found := _handler(one, kind))] for kind in METHODS}
         for one in given:
             if not any(_handler(one, kind) for kind in METHODS):
                 wanted = ", ".join(METHODS.values())
                 raise UserError(f"callback {one!r} is neither a function nor an object with any of {wanted}")
-        self._agent = agent
+        self._follow = follow
         self._error: BaseException | None = None
         self.stop_requested = False
 
@@ -76,8 +79,9 @@ class Callbacks:
 
     def start(self, event: Event) -> None:
         """Tell that the run begins or goes on; an exception ends it at once, for nothing has happened yet."""
+        event = self._with_agent(event)
         for handler in self._handlers["start"]:
-            self.stop_requested |= handler(self._with_agent(event)) is False
+            self.stop_requested |= handler(event) is False
 
     def update(self, event: Event) -> None:
         """Tell of an update."""
@@ -95,7 +99,7 @@ class Callbacks:
             raise error
 
     def _tell(self, event: Event) -> None:
-        if self._error is not None or not self._handlers[event.kind]:
+        if self._error is not None:
             return
         event = self._with_agent(event)
         try:
@@ -105,7 +109,7 @@ class Callbacks:
             self._error, self.stop_requested = error, True
 
     def _with_agent(self, event: Event) -> Event:
-        return event if self._agent is None else Event(**{**vars(event), "agent": self._agent})
+        return event if self._follow is None else replace(event, agent=self._follow(event))
 
 
 def _handler(callback: Any, kind: EventKind) -> Handler | None:
@@ -126,26 +130,3 @@ class StopOnReturn:
     def on_evaluation(self, event: Event) -> bool:
         """Say whether to go on."""
         return event.mean_return is None or event.mean_return < self.threshold
-
-
-class SaveBest:
-    """Keeps the policy of the best evaluation in a folder of its own, for `load` and for `revalued evaluate`.
-
-    It holds what is needed to act, not what is needed to go on learning.
-    """
-
-    def __init__(self, path: str | Path, *, overwrite: bool = False) -> None:
-        self.path, self._overwrite = Path(path), overwrite
-
-    def on_start(self, event: Event) -> None:
-        """Refuse a path with something on it when a run begins; a run that goes on has been here before."""
-        from revalued.run.save import refuse_occupied
-
-        refuse_occupied(self.path, overwrite=self._overwrite or event.env_steps > 0)
-
-    def on_evaluation(self, event: Event) -> None:
-        """Save the policy if there was never a better one."""
-        from revalued.run.save import save_policy
-
-        if event.is_best:
-            save_policy(self.path, event.config, event.policy, event.updates, event.env_steps, overwrite=True)

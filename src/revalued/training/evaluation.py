@@ -4,17 +4,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
 from revalued.acting.policy import Policy
-from revalued.envs import EnvFault, LaneError, episode_seed, read_mask, store_observation
+from revalued.envs import EnvFault, LaneError, Task, episode_seed, read_mask, store_observation
+from revalued.errors import UserError
 
 EVALUATION_STREAM = "evaluation"
+
+Watch: TypeAlias = Callable[[float], None]
+"""Looks at an environment at the start of an episode and after each step, given the return so far."""
+Video: TypeAlias = Callable[[gymnasium.Env[Any, Any]], AbstractContextManager[Watch]]
+"""Opens a video of an environment that draws pictures; the video is complete when the context ends."""
+
+
+def _unwatched(total_reward: float) -> None:
+    """Look away."""
 
 
 @dataclass(frozen=True)
@@ -39,13 +50,33 @@ def success_rate(episodes: list[Episode]) -> float | None:
     return float(np.mean(known)) if known else None
 
 
+def mean_metrics(episodes: list[Episode]) -> dict[str, float]:
+    """Return mean return, mean length and, where the environment tells, the success rate."""
+    metrics = {
+        "return": float(np.mean([episode.total_reward for episode in episodes])),
+        "length": float(np.mean([episode.length for episode in episodes])),
+    }
+    success = success_rate(episodes)
+    return metrics if success is None else {**metrics, "success": success}
+
+
+def play(task: Task, policy: Policy, episodes: int, seed: int, *, video: Video | None = None) -> Iterator[Episode]:
+    """Play greedy episodes in a new environment, as `revalued evaluate` does; a `video` is shown all of them."""
+    if episodes < 1:
+        raise UserError(f"episodes = {episodes} is not possible: it must be at least 1")
+    seeds = [episode_seed(seed, "evaluate", 0, number) for number in range(episodes)]
+    env = task.make(None if video is None else "rgb_array")
+    try:
+        with nullcontext(_unwatched) if video is None else video(env) as watch:
+            yield from greedy_episodes(env, policy, seeds, watch)
+    finally:
+        env.close()
+
+
 def greedy_episodes(
-    env: gymnasium.Env[np.ndarray, np.ndarray],
-    policy: Policy,
-    seeds: list[int],
-    watch: Callable[[float], None] = lambda total_reward: None,
+    env: gymnasium.Env[np.ndarray, np.ndarray], policy: Policy, seeds: list[int], watch: Watch = _unwatched
 ) -> Iterator[Episode]:
-    """Play one greedy episode per seed; `watch` is called at the start and after each step, with the return so far."""
+    """Play one greedy episode per seed."""
     for seed in seeds:
         yield _GreedyEpisode(env, policy, seed).play(watch)
 
@@ -63,7 +94,7 @@ class _GreedyEpisode:
         self._total_reward, self._length = 0.0, 0
         self._success: bool | None = None
 
-    def play(self, watch: Callable[[float], None]) -> Episode:
+    def play(self, watch: Watch) -> Episode:
         over = False
         try:
             self._reset()

@@ -11,6 +11,7 @@ from revalued.envs import LaneError
 from revalued.training.actors.block import Arrays
 from revalued.training.actors.link import Link, Report, Ticket
 from revalued.training.actors.pacing import Pace
+from revalued.training.trainer import Counts
 
 PATIENCE_SECONDS = 600.0
 """How long a block may take before its actor counts as lost."""
@@ -27,16 +28,6 @@ class _Member:
     """`done`: its block has arrived and waits to be taken."""
     num_blocks: int = 0
     num_stillborn: int = 0
-
-
-@dataclass(frozen=True)
-class Standing:
-    """Where the learner stands."""
-
-    env_steps: int
-    """Interactions taken in."""
-    updates: int
-    """Updates made; those paid for but not yet made are still to come."""
 
 
 class Fleet:
@@ -75,20 +66,20 @@ class Fleet:
         for actor, member in enumerate(self._members):
             self._link.start(actor, member.incarnation)
 
-    def ask(self, standing: Standing, weights: Callable[[], Arrays]) -> None:
+    def ask(self, counts: Counts, weights: Callable[[], Arrays]) -> None:
         """Ask idle actors for blocks, as far as ratio and staleness allow."""
         if self._is_waiting_for_all:
             if any(member.phase == "starting" for member in self._members):
                 return
             self._is_waiting_for_all = False
-        pace, paid = self._pace, self._pace.updates_paid(standing.env_steps)
+        pace, paid = self._pace, self._pace.updates_paid(counts.env_steps)
         for actor, member in enumerate(self._members):
-            num_steps = pace.next_steps(standing.env_steps, self._open)
+            num_steps = pace.next_steps(counts.env_steps, self._open)
             if member.phase != "idle" or num_steps == 0:
                 continue
-            if self._version is None or pace.wants_new_version(self._version, standing.updates):
+            if self._version is None or pace.wants_new_version(self._version, counts.updates):
                 self._link.publish(weights())
-                self._version = standing.updates
+                self._version = counts.updates
             if not pace.may_ask(self._version, paid, self._open):
                 return
             ticket = Ticket(
@@ -96,7 +87,7 @@ class Fleet:
                 incarnation=member.incarnation,
                 number=member.num_blocks,
                 version=self._version,
-                env_steps=standing.env_steps + pace.interactions(self._open),
+                env_steps=counts.env_steps + pace.interactions(self._open),
                 num_steps=num_steps,
                 max_updates=pace.max_updates(num_steps),
                 sent_at=self._clock(),
@@ -105,9 +96,9 @@ class Fleet:
             self._open.append(ticket)
             member.phase = "busy"
 
-    def take(self, standing: Standing, timeout_seconds: float) -> tuple[Ticket, Arrays] | None:
+    def take(self, counts: Counts, timeout_seconds: float) -> tuple[Ticket, Arrays] | None:
         """Return the next block and what it was asked for; None if none may be taken within this time."""
-        paid = self._pace.updates_paid(standing.env_steps)
+        paid = self._pace.updates_paid(counts.env_steps)
         is_ready = self._choose(paid) is not None
         for report in self._link.poll(0.0 if is_ready else timeout_seconds):
             self._hear(report)

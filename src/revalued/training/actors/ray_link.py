@@ -25,7 +25,8 @@ _REACH_SECONDS = 5.0
 _REASON_LENGTH = 200
 
 
-def _import_ray() -> ModuleType:
+def import_ray() -> ModuleType:
+    """Return the `ray` module; where it is missing, the error says what to install."""
     # Ray reports its use to its makers unless told otherwise, and a training run has nothing to report
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     # what Ray will do about GPUs in tasks that ask for none: the actors use none, whatever is visible
@@ -37,11 +38,6 @@ def _import_ray() -> ModuleType:
     return ray
 
 
-def require_ray() -> None:
-    """Say what to install where Ray is missing."""
-    _import_ray()
-
-
 @contextmanager
 def connect(cluster: str, *, local_cpus: int | None = None) -> Iterator[ModuleType]:
     """Join a cluster, hand over the `ray` module, and leave at the end.
@@ -50,7 +46,7 @@ def connect(cluster: str, *, local_cpus: int | None = None) -> Iterator[ModuleTy
     for actors and tasks; `auto` joins the cluster of RAY_ADDRESS or the one that runs on this machine; anything else is
     the address of a head node, HOST:PORT. A process that has joined a cluster already stays in it.
     """
-    ray = _import_ray()
+    ray = import_ray()
     if ray.is_initialized():
         yield ray
         return

@@ -1,0 +1,118 @@
+"""What a checkpoint holds, listed once: gathered from a run or from its policy alone, checked, and put back.
+
+`meta.json` has the counters, the random streams, the recorder's running means, and what the checkpoint belongs to;
+`learner.safetensors` the critics, their targets and the optimiser; `arrays/` the replay and the unfinished episodes.
+A run with actors has no unfinished episodes to keep, and notes the state of its fleet instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from revalued.acting.exploration import epsilon_at
+from revalued.acting.policy import Policy
+from revalued.config import TrainConfig
+from revalued.errors import UserError
+from revalued.networks import NetworkShape, Parameters
+from revalued.run.checkpoint import Checkpoint, CheckpointWriter
+from revalued.run.folder import RunFolder
+from revalued.run.provenance import versions
+from revalued.seeding import restore_rng, rng_state
+from revalued.training.trainer import LoopState, Trainer
+
+ACTING_ONLY = "acting_only"
+"""Marks the checkpoint of a policy that was saved without replay, optimiser and unfinished episodes."""
+
+Contents = tuple[dict[str, Any], dict[str, Tensor], dict[str, NDArray[Any]]]
+"""Meta data, tensors and arrays, as `CheckpointWriter.save` takes them."""
+
+
+class RunCheckpoints(CheckpointWriter):
+    """Checkpoints of a run that can go on from them to the bit."""
+
+    def save_run(self, trainer: Trainer) -> None:
+        """Write a checkpoint of this moment."""
+        self.save(trainer.env_steps, *run_contents(trainer))
+
+
+def run_contents(trainer: Trainer) -> Contents:
+    """Return everything that a run needs to go on."""
+    loop, config = trainer.loop.state(), trainer.config
+    meta = {
+        **_belonging(config, trainer.policy.shape, trainer.updates),
+        "rng": {"replay": rng_state(trainer.replay_rng)},
+        "record": trainer.record.state(),
+        "epsilon": epsilon_at(config.exploration, trainer.env_steps),
+    }
+    if loop.exploration is not None:
+        meta["rng"]["exploration"] = loop.exploration
+    if loop.fleet is not None:
+        meta["fleet"] = loop.fleet
+    arrays = {f"replay.{name}": array for name, array in trainer.replay.state().items()}
+    arrays |= {f"lanes.{name}": array for name, array in loop.lanes.items()}
+    return meta, trainer.learner.tensors(), arrays
+
+
+def restore_run(trainer: Trainer, checkpoint: Checkpoint) -> None:
+    """Put everything back that `run_contents` returned."""
+    meta = checkpoint.meta
+    trainer.learner.load_tensors(checkpoint.tensors, meta["updates"])
+    trainer.replay.load_state(checkpoint.group("replay"))
+    restore_rng(trainer.replay_rng, meta["rng"]["replay"])
+    trainer.record.load_state(meta["record"], trainer.updates, trainer.learner.device)
+    loop = LoopState(meta["rng"].get("exploration"), checkpoint.group("lanes"), meta.get("fleet"))
+    trainer.resume_at(meta["env_steps"], loop)
+
+
+def policy_contents(config: TrainConfig, policy: Policy, updates: int) -> Contents:
+    """Return what is enough to act, but not to go on learning."""
+    meta = {ACTING_ONLY: True, **_belonging(config, policy.shape, updates)}
+    return meta, {f"online.{name}": tensor for name, tensor in policy.parameters.items()}, {}
+
+
+def critics_in(checkpoint: Checkpoint, group: str, shape: NetworkShape, device: torch.device) -> Parameters:
+    """Return the `online` or the `target` critics, all of them in the sizes that the configuration demands."""
+    found: Parameters = {}
+    for name, size in shape.sizes().items():
+        stored = checkpoint.tensors.get(f"{group}.{name}")
+        if stored is None or stored.shape != (shape.critics, *size):
+            raise ValueError(f"{group}.{name} does not fit this network")
+        # a copy: matrix products may round differently for buffers of another alignment, such as those of a file
+        found[name] = stored.to(device, copy=True)
+    return found
+
+
+def refuse_foreign(checkpoint: Checkpoint, folder: RunFolder, config: TrainConfig, shape: NetworkShape) -> None:
+    """Refuse a checkpoint of another task, and an environment whose spaces differ from those it was trained in."""
+    task, spaces = checkpoint.meta.get("task"), checkpoint.meta.get("spaces")
+    if task != config.task:
+        where = f"the checkpoint in {folder.checkpoints} does not match config.json"
+        raise UserError(f"{where}: it is of the task {task}, not {config.task}")
+    here = _spaces(shape)
+    if spaces is not None and spaces != here:
+        raise UserError(
+            f"the environment has {_in_words(here)}, but {folder.path} was trained with {_in_words(spaces)}"
+        )
+
+
+def refuse_acting_only(checkpoint: Checkpoint, folder: RunFolder) -> None:
+    """Refuse to go on learning where there is only a policy."""
+    if checkpoint.meta.get(ACTING_ONLY):
+        raise UserError(f"{folder.path} was saved without its replay: it can act, but not go on learning")
+
+
+def _belonging(config: TrainConfig, shape: NetworkShape, updates: int) -> dict[str, Any]:
+    return {"updates": updates, "task": config.task, "spaces": _spaces(shape), "versions": versions()}
+
+
+def _spaces(shape: NetworkShape) -> dict[str, Any]:
+    return {"observation_size": shape.observation_size, "sizes": list(shape.actions.environment_sizes)}
+
+
+def _in_words(spaces: Mapping[str, Any]) -> str:
+    return f"observations of {spaces['observation_size']} numbers and actions of sizes {spaces['sizes']}"
