@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from revalued.acting.policy import Policy
 from revalued.actions import FactorisedActions
-from revalued.envs.spaces.choices import ActionPart, Choices
+from revalued.envs.spaces.choice_table import ActionPart, Choices
 from revalued.networks import NetworkShape, initialise
 
 

@@ -11,8 +11,7 @@ from typing import Any
 
 from cluster_helpers import Spoken
 from revalued.config import TrainConfig
-from revalued.envs import EnvSource
-from revalued.envs.of_config import task_of
+from revalued.envs import EnvSource, task_of
 from revalued.run import start as runs
 from revalued.run.folder import RunFolder
 from revalued.training.actors.actor import Actor, ActorPlan

@@ -11,7 +11,9 @@ from gymnasium import spaces
 from gymnasium.utils.env_checker import check_env
 from numpy.typing import NDArray
 
-from revalued.envs import ControlSuiteEnv, CountingEnv, Discretise
+from revalued.envs import CountingEnv
+from revalued.envs.spaces.discretise import Discretise
+from revalued.envs.suites.control_suite import ControlSuiteEnv
 from revalued.errors import UserError
 
 

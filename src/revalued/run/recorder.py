@@ -20,8 +20,9 @@ from revalued.run.folder import RunFolder
 from revalued.run.loggers import DEFAULT_LOGGING, Logger, Logging, open_loggers
 from revalued.run.progress import ProgressView, Status
 from revalued.run.provenance import machine, source_commit, versions
+from revalued.seeding import evaluation_seed
 from revalued.training.callbacks import Callbacks, Event, EventKind
-from revalued.training.evaluation import evaluation_seed, greedy_episodes, success_rate
+from revalued.training.evaluation import greedy_episodes, success_rate
 
 SECONDS_BETWEEN_TICKS = 0.25
 

@@ -13,8 +13,7 @@ import torch
 from revalued.acting.policy import Policy
 from revalued.algorithms.decompositions import check_decomposition
 from revalued.config import EngineName, TrainConfig, validate
-from revalued.envs import EnvSource, Task, episode_seed
-from revalued.envs.of_config import task_of
+from revalued.envs import EnvSource, Task, task_of
 from revalued.errors import UserError
 from revalued.native.choice import resolve_engine
 from revalued.report.video import check_video, film
@@ -24,6 +23,7 @@ from revalued.run.load import load_run
 from revalued.run.loggers import DEFAULT_LOGGING, Logging
 from revalued.run.progress import ProgressView, Silent
 from revalued.run.save import refuse_acting_only, refuse_foreign
+from revalued.seeding import evaluate_seeds
 from revalued.training.build import AgentShape, agent_shape, resolve_device, resolve_threads
 from revalued.training.callbacks import Callbacks
 from revalued.training.evaluation import Episode, greedy_episodes
@@ -179,7 +179,7 @@ def evaluate(
 def play(task: Task, policy: Policy, episodes: int, seed: int, *, video: Path | None = None) -> Iterator[Episode]:
     """Play greedy episodes with a policy, and film them if a `video` is wanted."""
     _check_wish(episodes, video)
-    seeds = [episode_seed(seed, "evaluate", 0, number) for number in range(episodes)]
+    seeds = evaluate_seeds(seed, episodes)
     stage = task.make(None if video is None else "rgb_array")
     try:
         if video is None:

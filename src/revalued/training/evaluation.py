@@ -12,9 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from revalued.acting.policy import Policy
-from revalued.envs import EnvFault, LaneError, episode_seed, read_mask, store_observation
-
-EVALUATION_STREAM = "evaluation"
+from revalued.envs import EnvFault, LaneError, read_mask, store_observation
 
 
 @dataclass(frozen=True)
@@ -26,11 +24,6 @@ class Episode:
     length: int
     success: bool | None = None
     """Whether the task was solved at any moment; None in an environment that does not tell."""
-
-
-def evaluation_seed(seed: int, updates: int, episode: int) -> int:
-    """Return the seed of a test episode: it depends on the run's seed, when it is held, and its number."""
-    return episode_seed(seed, EVALUATION_STREAM, updates, episode)
 
 
 def success_rate(episodes: list[Episode]) -> float | None:

@@ -59,7 +59,7 @@ class Trainer:
         self._replay_rng = stream_rng(config.seed, Stream.REPLAY)
         self.env_steps = 0
         schedule, execution = config.schedule, config.execution
-        self._lanes = lanes_from(task.make, task.info, schedule.num_envs, execution.workers, config.seed, "training")
+        self._lanes = lanes_from(task, range(schedule.num_envs), execution.workers, config.seed)
         self._record = Recorder(
             config,
             folder,

@@ -37,7 +37,7 @@ class Factored(gymnasium.Wrapper[NDArray[np.float32], NDArray[np.int64], Any, An
         return self._observations.flatten(answer[0]), answer[1]
 
     def step(self, action: NDArray[np.int64]) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
-        """Take the action of the environment's own form that is behind one choice per dimension."""
+        """Take the action of the environment's own space that is behind one choice per dimension."""
         answer: Any = self.env.step(self._actions.decode(action))
         if not isinstance(answer, tuple) or len(answer) != 5:
             raise EnvFault("step() must return observation, reward, terminated, truncated and info")

@@ -1,4 +1,4 @@
-"""Two small environments with known answers: one to learn in seconds, one that exposes a muddled stream."""
+"""Two small environments with known answers: one to learn in seconds, one in which a lost step shows."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
+
+from revalued.seeding import stream_rng
 
 Observation = NDArray[np.float32]
 Action = NDArray[np.int64]
@@ -117,7 +119,7 @@ class CountingEnv(gymnasium.Env[Observation, Action]):
         if seed is None:
             seed = int(self.np_random.integers(2**32))
         self._fingerprint = self.fingerprint(seed)
-        shape = np.random.default_rng(seed)
+        shape = stream_rng(seed)
         self._episode_steps = int(shape.integers(self._min_steps, self._max_steps + 1))
         self._terminates = bool(shape.integers(2)) if self._ending == "either" else self._ending == "terminate"
         self._step = 0

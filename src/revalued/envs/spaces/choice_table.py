@@ -37,8 +37,8 @@ class ActionPart:
 
 
 @dataclass(frozen=True)
-class Choices:
-    """All dimensions of an environment's action space, in the order of the policy's sub-actions."""
+class ChoiceTable:
+    """The names and values of all choices, dimension by dimension, in the order of the policy's sub-actions."""
 
     names: tuple[str, ...]
     sizes: tuple[int, ...]
@@ -50,7 +50,7 @@ class Choices:
         return [row[:size] for row, size in zip(rows, self.sizes, strict=True)]
 
 
-def choices_of(env: FactoredEnv, bins: int) -> Choices:
+def choice_table(env: FactoredEnv, bins: int) -> ChoiceTable:
     """Return what the choices of a task's environment mean.
 
     Names come from the environment's attribute `action_names` where it has one name per dimension, otherwise from the
@@ -75,7 +75,7 @@ def choices_of(env: FactoredEnv, bins: int) -> Choices:
     own = getattr(env.unwrapped, "action_names", ())
     if len(own) == len(names):
         names = [str(label) for label in own]
-    return Choices(tuple(names), sizes, tuple(parts))
+    return ChoiceTable(tuple(names), sizes, tuple(parts))
 
 
 def _decoder(env: FactoredEnv, bins: int) -> tuple[spaces.Space[Any], Callable[[NDArray[np.int64]], Any]]:

@@ -1,4 +1,4 @@
-"""What an agent looks like from outside: observations and actions in the form of the environment it learns in."""
+"""Between the spaces that a user sees and the flat vectors and choices that an agent works with, in batches too."""
 
 from __future__ import annotations
 
@@ -11,31 +11,15 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from revalued.envs import EnvFault, Factored, FactoredEnv, read_mask, store_observation
+from revalued.envs.faults import EnvFault, read_mask, store_observation
 from revalued.envs.spaces.actions import action_codec
 from revalued.envs.spaces.observations import observation_codec
 from revalued.errors import UserError
 
-_OWN_FORM_PREFIXES = ("gym:", "custom:")
-
-
-def own_env(env: FactoredEnv, task: str) -> gymnasium.Env[Any, Any]:
-    """Return the environment whose observations and actions an agent speaks.
-
-    That is the user's own, before it was factored, for `gym:` and `custom:` tasks; a task of this package is what
-    `gymnasium.make("revalued/TASK-v0")` makes, with one choice per dimension.
-    """
-    layer: gymnasium.Env[Any, Any] = env
-    while task.startswith(_OWN_FORM_PREFIXES) and isinstance(layer, gymnasium.Wrapper):
-        if isinstance(layer, Factored):
-            return layer.env
-        layer = layer.env
-    return env
-
 
 @dataclass(frozen=True)
-class OwnForm:
-    """Translates between an environment's own form and flat vectors, for one observation or a batch of them."""
+class SpaceCodec:
+    """Translates between the spaces of an environment and flat vectors, for one observation or a batch of them."""
 
     observation_space: spaces.Space[Any]
     action_space: spaces.Space[Any]
@@ -46,8 +30,8 @@ class OwnForm:
     decode: Callable[[NDArray[np.int64]], Any]
 
     @classmethod
-    def of(cls, env: gymnasium.Env[Any, Any], bins: int) -> OwnForm:
-        """Return the form of an environment."""
+    def of(cls, env: gymnasium.Env[Any, Any], bins: int) -> SpaceCodec:
+        """Return the codec of an environment's spaces."""
         observations, actions = observation_codec(env.observation_space), action_codec(env.action_space, bins)
         return cls(
             env.observation_space,
