@@ -49,7 +49,7 @@ def store_observation(destination: NDArray[np.float32], observation: Any) -> Non
 
 
 def copy_observation(destination: NDArray[np.float32], observation: Any) -> None:
-    """Copy an observation to where it belongs; another shape is a fault, numbers are not looked at."""
+    """Copy an observation to where it belongs; another shape is a fault, the numbers are not checked."""
     shape = observation.shape if isinstance(observation, np.ndarray) else np.shape(observation)
     if shape != destination.shape:
         raise EnvFault(f"the observation has shape {shape} instead of {destination.shape}")
@@ -57,7 +57,7 @@ def copy_observation(destination: NDArray[np.float32], observation: Any) -> None
 
 
 def check_finite(observation: NDArray[np.float32]) -> None:
-    """Find NaN and infinity in an observation."""
+    """Raise a fault if there is NaN or infinity in an observation."""
     if not are_finite(observation):
         entry = int(np.argmin(np.isfinite(observation)))
         raise EnvFault(f"entry {entry} of the observation is {observation[entry]}")

@@ -40,7 +40,7 @@ class Kind:
     """A kind of environment: either a list of names, or every name with a certain beginning."""
 
     make: Callable[[TaskSpec, str | None], FactoredEnv]
-    """Makes the environment of a name, given a render mode or None; noise is added by others."""
+    """Makes the environment of a name, given a render mode or None; noise is added afterwards."""
     names: tuple[str, ...] = ()
     prefix: str | None = None
     """How its names begin, such as `gym:`, if there are too many to list."""

@@ -14,7 +14,7 @@ from revalued.seeding import noise_rng
 
 
 class Noisy(gymnasium.Wrapper[NDArray[np.float32], NDArray[np.int64], NDArray[np.float32], NDArray[np.int64]]):
-    """Adds noise to rewards and to every number of an observation, the first included.
+    """Adds noise to rewards and to every number of the observations, that of `reset` included.
 
     The simulation itself stays exact: noise never changes what happens, only what is seen of it. Noise is drawn from
     the episode's seed, so that an episode stays a pure function of seed and actions. The reward without noise is

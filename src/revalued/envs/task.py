@@ -1,4 +1,4 @@
-"""What a task is to the other rooms: a few plain values that name it, its sizes, and a function that makes it."""
+"""What a task is: plain values that name it, its sizes, and a function that makes its environments."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class TaskSpec:
 
 @dataclass(frozen=True)
 class TaskInfo:
-    """What the other rooms need to know about a task."""
+    """What has to be known about a task before it can be learnt."""
 
     observation_size: int
     sizes: tuple[int, ...]

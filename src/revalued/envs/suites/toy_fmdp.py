@@ -17,7 +17,7 @@ class TabularFMDP(gymnasium.Env[Observation, Action]):
     """One state and N dimensions with n choices each; every action ends the episode.
 
     The reward is +1 if all dimensions choose their optimal sub-action at once (choice 0, in each of them) and −1
-    otherwise. Its point is credit assignment: a dimension that chose right is told −1 because of the others. Choosing
+    otherwise. Its point is credit assignment: a dimension that chose right gets −1 because of the others. Choosing
     uniformly gives an expected return of `2 / n**N − 1`, choosing optimally gives `optimal_return`, 1.
 
     Observation: a single 1. An agent sees nothing else, there is nothing else to see.
@@ -42,7 +42,7 @@ class TabularFMDP(gymnasium.Env[Observation, Action]):
         return np.ones(1, np.float32), {}
 
     def step(self, action: Action) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
-        """Pay and end."""
+        """Pay the reward and end the episode."""
         if not self._is_running:
             raise gymnasium.error.ResetNeeded("step() after the end of the episode: call reset() first")
         self._is_running = False

@@ -153,7 +153,7 @@ class LaneGroup:
             raise EnvFault("there is an action_mask in info, but there was none at the first reset")
 
     def _go_on(self, rows: int | slice) -> None:
-        """Act on what the last step led to."""
+        """Make what the last step led to the observations to act on next."""
         self.buffers.observations[rows] = self.buffers.next_observations[rows]
         if self._is_masked:
             self.buffers.masks[rows] = self.buffers.next_masks[rows]
