@@ -3,9 +3,7 @@
 from revalued.envs.faults import EnvFault, LaneError, read_mask, store_observation
 from revalued.envs.kinds import find_task, make_env, task_listing, task_of
 from revalued.envs.suites.custom import EnvSource
-from revalued.envs.suites.toy_fmdp import TabularFMDP
-from revalued.envs.suites.toy_masked import MaskedLevers
-from revalued.envs.suites.toys import CountingEnv, LeverGame
+from revalued.envs.suites.toys import CountingEnv, LeverGame, MaskedLevers, TabularFMDP
 from revalued.envs.task import Task, TaskInfo, TaskSpec
 from revalued.envs.vector.lane_state import LaneState
 from revalued.envs.vector.lanes import Lanes, lanes_from

@@ -18,9 +18,7 @@ from revalued.envs.spaces.discretise import Discretise
 from revalued.envs.spaces.factored import Factored, FactoredEnv
 from revalued.envs.suites import custom, gym_ids, metaworld
 from revalued.envs.suites.control_suite import ALL_TASKS, UNBOUNDED_TASKS, ControlSuiteEnv
-from revalued.envs.suites.toy_fmdp import TabularFMDP
-from revalued.envs.suites.toy_masked import MaskedLevers
-from revalued.envs.suites.toys import CountingEnv, LeverGame
+from revalued.envs.suites.toys import CountingEnv, LeverGame, MaskedLevers, TabularFMDP
 from revalued.envs.task import Task, TaskInfo, TaskSpec, inspect_env
 from revalued.errors import UserError, unknown_name
 
@@ -56,43 +54,35 @@ class Kind:
         return task in self.names if self.prefix is None else task.startswith(self.prefix)
 
 
-def _make_control(spec: TaskSpec, render_mode: str | None) -> FactoredEnv:
-    return Discretise(ControlSuiteEnv(spec.task, render_mode), spec.bins)
-
-
 def _make_toy(spec: TaskSpec, render_mode: str | None) -> FactoredEnv:
     if render_mode is not None:
         raise UserError(f"{spec.task} has no pictures")
     return _TOYS[spec.task]()
 
 
-def _make_gym(spec: TaskSpec, render_mode: str | None) -> FactoredEnv:
-    return Factored(gym_ids.make_gym_env(spec.task, render_mode), spec.bins)
-
-
-def _make_metaworld(spec: TaskSpec, render_mode: str | None) -> FactoredEnv:
-    return Factored(metaworld.MetaWorldEnv(spec.task, render_mode), spec.bins)
-
-
-def _make_custom(spec: TaskSpec, render_mode: str | None) -> FactoredEnv:
+def _refuse_name(spec: TaskSpec, render_mode: str | None) -> FactoredEnv:
     raise UserError(f"{spec.task} is an environment of your own: hand it over from Python, as env=")
 
 
 KINDS: list[Kind] = [
-    Kind(_make_control, names=ALL_TASKS, unlisted=UNBOUNDED_TASKS),
+    Kind(
+        lambda spec, render_mode: Discretise(ControlSuiteEnv(spec.task, render_mode), spec.bins),
+        names=ALL_TASKS,
+        unlisted=UNBOUNDED_TASKS,
+    ),
     Kind(_make_toy, names=tuple(_TOYS)),
     Kind(
-        _make_gym,
+        lambda spec, render_mode: Factored(gym_ids.make_gym_env(spec.task, render_mode), spec.bins),
         prefix=gym_ids.PREFIX,
         listing="gym:ID             any environment in Gymnasium's registry, such as gym:CartPole-v1",
         keeps_spaces=True,
     ),
     Kind(
-        _make_metaworld,
+        lambda spec, render_mode: Factored(metaworld.MetaWorldEnv(spec.task, render_mode), spec.bins),
         prefix=metaworld.PREFIX,
         listing="metaworld:NAME     MetaWorld's tasks, such as metaworld:drawer-open-v3",
     ),
-    Kind(_make_custom, prefix=custom.PREFIX, keeps_spaces=True),
+    Kind(_refuse_name, prefix=custom.PREFIX, keeps_spaces=True),
 ]
 """In the order in which tasks are listed."""
 

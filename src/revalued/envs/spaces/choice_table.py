@@ -13,6 +13,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from revalued.envs.spaces.actions import action_codec
+from revalued.envs.spaces.codec import parts_of
 from revalued.envs.spaces.discretise import Discretise
 from revalued.envs.spaces.factored import Factored, FactoredEnv
 
@@ -92,15 +93,10 @@ def _decoder(env: FactoredEnv, bins: int) -> tuple[spaces.Space[Any], Callable[[
 
 def _leaves(space: spaces.Space[Any], action: Any, where: str = "") -> Iterator[tuple[str, Any]]:
     """Yield the arrays and numbers of an action with their places, in the order of the dimensions."""
-    entries: list[tuple[Any, spaces.Space[Any]]]
-    if isinstance(space, spaces.Dict):
-        entries = list(space.spaces.items())
-    elif isinstance(space, spaces.Tuple):
-        entries = list(enumerate(space.spaces))
-    else:
+    parts = parts_of(space)
+    if parts is None:
         yield where, action
-        return
-    for key, part in entries:
+    for key, part in parts or ():
         yield from _leaves(part, action[key], f"{where}.{key}" if where else str(key))
 
 

@@ -82,7 +82,8 @@ class SpaceCodec:
         return actions if isinstance(self.action_space, spaces.Dict | spaces.Tuple) else np.stack(actions)
 
 
-def _parts(space: spaces.Space[Any]) -> list[tuple[Any, spaces.Space[Any]]] | None:
+def parts_of(space: spaces.Space[Any]) -> list[tuple[Any, spaces.Space[Any]]] | None:
+    """Return the keys and spaces of a Dict or Tuple; None for any other space."""
     if isinstance(space, spaces.Dict):
         return list(space.spaces.items())
     return list(enumerate(space.spaces)) if isinstance(space, spaces.Tuple) else None
@@ -90,7 +91,7 @@ def _parts(space: spaces.Space[Any]) -> list[tuple[Any, spaces.Space[Any]]] | No
 
 def _batch_size(space: spaces.Space[Any], observation: Any, where: str = "") -> int | None:
     """Return how many observations these are, None for a single one that is no batch."""
-    parts = _parts(space)
+    parts = parts_of(space)
     if parts is not None:
         expected = set(dict(parts))
         found = set(observation) if isinstance(space, spaces.Dict) and isinstance(observation, dict) else None
@@ -119,7 +120,7 @@ def _batch_size(space: spaces.Space[Any], observation: Any, where: str = "") -> 
 
 
 def _entry(space: spaces.Space[Any], observations: Any, index: int) -> Any:
-    parts = _parts(space)
+    parts = parts_of(space)
     if parts is None:
         return np.asarray(observations)[index]
     chosen = {key: _entry(part, observations[key], index) for key, part in parts}

@@ -1,1 +1,1 @@
-"""Lanes: many environments that step side by side, each playing episode after episode, in this process or in workers."""
+"""Lanes: many environments that step side by side, each with episode after episode, in this process or in workers."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -18,7 +19,6 @@ class LaneBuffers:
     In a worker process the block is shared, so that a step moves no arrays through a pipe.
     """
 
-    # The eight-byte fields come first: that keeps every array aligned.
     actions: NDArray[np.int64]
     rewards: NDArray[np.float64]
     episodes: NDArray[np.int64]
@@ -38,37 +38,38 @@ class LaneBuffers:
     @staticmethod
     def num_bytes(num_lanes: int, info: TaskInfo) -> int:
         """Return the size of the block for so many lanes of a task."""
-        per_lane = 8 * (len(info.sizes) + 3) + 4 * 2 * info.observation_size + 3 + 2 * info.mask_size
-        return num_lanes * per_lane
+        return num_lanes * sum(np.dtype(dtype).itemsize * math.prod(row) for dtype, row in _layout(info).values())
 
     @classmethod
     def over(cls, memory: Any, num_lanes: int, info: TaskInfo) -> LaneBuffers:
         """Lay the arrays over a writable buffer of `num_bytes` bytes."""
+        arrays: dict[str, NDArray[Any]] = {}
         offset = 0
-
-        def take(dtype: type[np.generic], *row_shape: int) -> NDArray[Any]:
-            nonlocal offset
-            shape = (num_lanes, *row_shape)
-            if 0 in row_shape:  # numpy finds no room for nothing at the very end of the block
-                return np.zeros(shape, dtype)
-            array: NDArray[Any] = np.ndarray(shape, dtype, buffer=memory, offset=offset)
-            offset += array.nbytes
-            return array
-
-        return cls(
-            actions=take(np.int64, len(info.sizes)),
-            rewards=take(np.float64),
-            episodes=take(np.int64),
-            steps=take(np.int64),
-            next_observations=take(np.float32, info.observation_size),
-            observations=take(np.float32, info.observation_size),
-            terminated=take(np.bool_),
-            truncated=take(np.bool_),
-            diverged=take(np.bool_),
-            next_masks=take(np.bool_, info.mask_size),
-            masks=take(np.bool_, info.mask_size),
-        )
+        for name, (dtype, row) in _layout(info).items():
+            shape = (num_lanes, *row)
+            # numpy finds no room for nothing at the very end of the block
+            arrays[name] = np.zeros(shape, dtype) if 0 in row else np.ndarray(shape, dtype, memory, offset)
+            offset += arrays[name].nbytes
+        return cls(**arrays)
 
     def select(self, rows: slice) -> LaneBuffers:
         """Return a view of some of the rows."""
         return LaneBuffers(*(getattr(self, field.name)[rows] for field in fields(self)))
+
+
+def _layout(info: TaskInfo) -> dict[str, tuple[type[np.generic], tuple[int, ...]]]:
+    """Return type and shape of one lane's row in each array; eight-byte types come first, which keeps all aligned."""
+    observation, mask = (info.observation_size,), (info.mask_size,)
+    return {
+        "actions": (np.int64, (len(info.sizes),)),
+        "rewards": (np.float64, ()),
+        "episodes": (np.int64, ()),
+        "steps": (np.int64, ()),
+        "next_observations": (np.float32, observation),
+        "observations": (np.float32, observation),
+        "terminated": (np.bool_, ()),
+        "truncated": (np.bool_, ()),
+        "diverged": (np.bool_, ()),
+        "next_masks": (np.bool_, mask),
+        "masks": (np.bool_, mask),
+    }
