@@ -14,7 +14,7 @@ from gymnasium import spaces
 
 from revalued.envs import TaskInfo, TaskSpec, find_task, make_env, task_listing
 from revalued.envs.kinds import KINDS, Kind, task_info, task_names
-from revalued.envs.spaces.factored import Factored, FactoredEnv
+from revalued.envs.spaces.factored import FactoredEnv
 from revalued.envs.suites.control_suite import ALL_TASKS, BENCHMARK_TASKS, UNBOUNDED_TASKS
 from revalued.errors import UserError
 
@@ -70,8 +70,8 @@ def test_every_name_belongs_to_one_kind() -> None:
 
 
 def test_a_new_kind_is_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
-    def make(spec: TaskSpec, render_mode: str | None) -> FactoredEnv:
-        return Factored(gymnasium.make("Pendulum-v1", g=float(spec.task.removeprefix("pendulum:"))), spec.bins)
+    def make(task: str, render_mode: str | None) -> gymnasium.Env[Any, Any]:
+        return gymnasium.make("Pendulum-v1", g=float(task.removeprefix("pendulum:")))
 
     for keeps_spaces in (False, True):
         kind = Kind(make, prefix="pendulum:", listing="pendulum:GRAVITY", keeps_spaces=keeps_spaces)

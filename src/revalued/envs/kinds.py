@@ -1,9 +1,9 @@
 """One registry, from a task's name to its environment.
 
-A kind of environment is an entry of `KINDS`: the names that belong to it, and a function that makes an environment of
-such a name in factored form (`Factored` brings any Gymnasium environment into it). To add one, write that function in a
-module of `suites` and the entry here; lanes, workers, noise, masks, listings and the Python API need nothing more. An
-episode must be a function of its seed and its actions.
+A kind of environment is an entry of `KINDS`: the names that belong to it, and a function that makes the Gymnasium
+environment of such a name. To add one, write that function in a module of `suites` and the entry here; spaces, noise,
+masks, lanes, workers, listings and the Python API need nothing more. An episode must be a function of its seed and its
+actions.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import gymnasium
 
 from revalued.envs.noise import Noisy
-from revalued.envs.spaces.discretise import Discretise
 from revalued.envs.spaces.factored import Factored, FactoredEnv
 from revalued.envs.suites import custom, gym_ids, metaworld
 from revalued.envs.suites.control_suite import ALL_TASKS, UNBOUNDED_TASKS, ControlSuiteEnv
@@ -25,7 +26,9 @@ from revalued.errors import UserError, unknown_name
 if TYPE_CHECKING:  # it would import torch, which workers do without
     from revalued.config import TrainConfig
 
-_TOYS: dict[str, Callable[[], FactoredEnv]] = {
+AnyEnv: TypeAlias = gymnasium.Env[Any, Any]
+
+_TOYS: dict[str, Callable[[], AnyEnv]] = {
     "toy-levers": LeverGame,
     "toy-counting": CountingEnv,
     "toy-masked": MaskedLevers,
@@ -37,8 +40,8 @@ _TOYS: dict[str, Callable[[], FactoredEnv]] = {
 class Kind:
     """A kind of environment: either a list of names, or every name with a certain beginning."""
 
-    make: Callable[[TaskSpec, str | None], FactoredEnv]
-    """Makes the environment of a name, given a render mode or None; noise is added afterwards."""
+    make: Callable[[str, str | None], AnyEnv]
+    """Makes the environment of a task's name, given a render mode or None."""
     names: tuple[str, ...] = ()
     prefix: str | None = None
     """How its names begin, such as `gym:`, if there are too many to list."""
@@ -54,35 +57,27 @@ class Kind:
         return task in self.names if self.prefix is None else task.startswith(self.prefix)
 
 
-def _make_toy(spec: TaskSpec, render_mode: str | None) -> FactoredEnv:
+def _make_toy(task: str, render_mode: str | None) -> AnyEnv:
     if render_mode is not None:
-        raise UserError(f"{spec.task} has no pictures")
-    return _TOYS[spec.task]()
-
-
-def _refuse_name(spec: TaskSpec, render_mode: str | None) -> FactoredEnv:
-    raise UserError(f"{spec.task} is an environment of your own: hand it over from Python, as env=")
+        raise UserError(f"{task} has no pictures")
+    return _TOYS[task]()
 
 
 KINDS: list[Kind] = [
-    Kind(
-        lambda spec, render_mode: Discretise(ControlSuiteEnv(spec.task, render_mode), spec.bins),
-        names=ALL_TASKS,
-        unlisted=UNBOUNDED_TASKS,
-    ),
+    Kind(ControlSuiteEnv, names=ALL_TASKS, unlisted=UNBOUNDED_TASKS),
     Kind(_make_toy, names=tuple(_TOYS)),
     Kind(
-        lambda spec, render_mode: Factored(gym_ids.make_gym_env(spec.task, render_mode), spec.bins),
+        gym_ids.make_gym_env,
         prefix=gym_ids.PREFIX,
         listing="gym:ID             any environment in Gymnasium's registry, such as gym:CartPole-v1",
         keeps_spaces=True,
     ),
     Kind(
-        lambda spec, render_mode: Factored(metaworld.MetaWorldEnv(spec.task, render_mode), spec.bins),
+        metaworld.MetaWorldEnv,
         prefix=metaworld.PREFIX,
         listing="metaworld:NAME     MetaWorld's tasks, such as metaworld:drawer-open-v3",
     ),
-    Kind(_refuse_name, prefix=custom.PREFIX, keeps_spaces=True),
+    Kind(custom.refuse_name, prefix=custom.PREFIX, keeps_spaces=True),
 ]
 """In the order in which tasks are listed."""
 
@@ -110,7 +105,8 @@ def make_env(spec: TaskSpec, render_mode: str | None = None, make_own: custom.En
 
     `make_own` makes the environment of a task that was handed over from Python.
     """
-    env = kind_of(spec.task).make(spec, render_mode) if make_own is None else Factored(make_own(render_mode), spec.bins)
+    own = kind_of(spec.task).make(spec.task, render_mode) if make_own is None else make_own(render_mode)
+    env = Factored(own, spec.bins)
     is_noisy = spec.reward_noise > 0 or spec.state_noise > 0
     return Noisy(env, spec.reward_noise, spec.state_noise) if is_noisy else env
 

@@ -36,7 +36,7 @@ def export_run(
     run = load_run(path, warn, env)
     stage = run.task.make()
     try:
-        choices = choice_table(stage, run.config.bins)
+        choices = choice_table(stage)
     finally:
         stage.close()
     size = sum(tensor.numel() * tensor.element_size() for tensor in run.policy.parameters.values())

@@ -12,9 +12,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from revalued.envs.spaces.actions import action_codec
 from revalued.envs.spaces.codec import parts_of
-from revalued.envs.spaces.discretise import Discretise
 from revalued.envs.spaces.factored import Factored, FactoredEnv
 
 
@@ -51,7 +49,7 @@ class ChoiceTable:
         return [row[:size] for row, size in zip(rows, self.sizes, strict=True)]
 
 
-def choice_table(env: FactoredEnv, bins: int) -> ChoiceTable:
+def choice_table(env: FactoredEnv) -> ChoiceTable:
     """Return what the choices of a task's environment mean.
 
     Names come from the environment's attribute `action_names` where it has one name per dimension, otherwise from the
@@ -59,7 +57,7 @@ def choice_table(env: FactoredEnv, bins: int) -> ChoiceTable:
     """
     assert isinstance(env.action_space, spaces.MultiDiscrete)
     sizes = tuple(int(size) for size in env.action_space.nvec)
-    space, decode = _decoder(env, bins)
+    space, decode = _decoder(env)
     columns = [
         np.minimum(column, np.asarray(sizes) - 1)  # shorter dimensions repeat their last choice
         for column in range(max(sizes))
@@ -79,14 +77,12 @@ def choice_table(env: FactoredEnv, bins: int) -> ChoiceTable:
     return ChoiceTable(tuple(names), sizes, tuple(parts))
 
 
-def _decoder(env: FactoredEnv, bins: int) -> tuple[spaces.Space[Any], Callable[[NDArray[np.int64]], Any]]:
+def _decoder(env: FactoredEnv) -> tuple[spaces.Space[Any], Callable[[NDArray[np.int64]], Any]]:
     """Return the environment's own action space, and how choices become an action of it."""
     layer: gymnasium.Env[Any, Any] = env
     while isinstance(layer, gymnasium.Wrapper):
-        if isinstance(layer, Discretise):
-            return layer.env.action_space, layer.action
         if isinstance(layer, Factored):
-            return layer.env.action_space, action_codec(layer.env.action_space, bins).decode
+            return layer.env.action_space, layer.action_codec.decode
         layer = layer.env
     return env.action_space, lambda choices: choices
 

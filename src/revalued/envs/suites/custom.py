@@ -20,6 +20,11 @@ EnvMaker: TypeAlias = Callable[[str | None], gymnasium.Env[Any, Any]]
 """Makes one environment, given a render mode."""
 
 
+def refuse_name(task: str, render_mode: str | None) -> gymnasium.Env[Any, Any]:
+    """Refuse to make an environment from its name alone: nothing on disk could bring it back."""
+    raise UserError(f"{task} is an environment of your own: hand it over from Python, as env=")
+
+
 def env_maker(task: str, env: EnvSource) -> EnvMaker:
     """Return a function that makes environments like the one handed over; may be sent to other processes."""
     if not task.startswith(PREFIX):

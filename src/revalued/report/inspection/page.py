@@ -95,7 +95,7 @@ def play(run: SavedRun, seeds: Sequence[int], *, video: bool) -> Played:
             reason = str(error)
     stage = run.task.make()
     try:
-        choices = choice_table(stage, run.config.bins)
+        choices = choice_table(stage)
         records = [] if filmed is None else [filmed]
         for seed in seeds[len(records) :]:
             records.append(record_episode(stage, run.policy, seed, decomposition=decomposition))
