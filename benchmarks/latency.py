@@ -19,7 +19,7 @@ from benchmarks.processes import Timed, alternate, serve
 from benchmarks.report import Figure, Report
 from benchmarks.sizes import Size, task_size
 from revalued.acting.policy import Policy
-from revalued.envs.spaces.choices import ActionPart, Choices
+from revalued.envs.spaces.choice_table import ActionPart, ChoiceTable
 from revalued.networks import initialise
 
 COLUMNS = [
@@ -96,7 +96,7 @@ def make_session(policy: Policy, threads: int) -> Any:
 
     sizes = policy.shape.actions.sizes
     table = np.linspace(-1.0, 1.0, policy.shape.actions.max_choices) * np.ones((len(sizes), 1))
-    choices = Choices(tuple(map(str, range(len(sizes)))), sizes, (ActionPart("", 0, (len(sizes),), table),))
+    choices = ChoiceTable(tuple(map(str, range(len(sizes)))), sizes, (ActionPart("", 0, (len(sizes),), table),))
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     return onnxruntime.InferenceSession(policy_model(policy, choices).SerializeToString(), options)

@@ -27,12 +27,12 @@ def stages(capacity: int, updates: int, scratch: Path) -> dict[str, Any]:
     importlib.import_module("revalued.run.start")  # all that a run imports
 
     from benchmarks.sizes import filled_replay, make_learner, random_batch, task_size
-    from revalued.envs import TaskSpec, make_env, make_lanes
+    from revalued.envs import TaskSpec, find_task, lanes_from, make_env
     from revalued.run.checkpoint import CheckpointWriter
 
     found["imports"] = _megabytes("VmRSS")
     spec = TaskSpec("dog-walk")
-    lanes, evaluation = make_lanes(spec, 5, 0, 0), make_env(spec)
+    lanes, evaluation = lanes_from(find_task(spec), range(5), 0, 0), make_env(spec)
     lanes.reset()
     found["environments"] = _megabytes("VmRSS")
     size, rng = task_size("dog"), np.random.default_rng(0)

@@ -12,13 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from revalued.config import TrainConfig
-from revalued.envs import CountingEnv, EnvSource, LaneError, episode_seed
+from revalued.envs import CountingEnv, EnvSource, LaneError
 from revalued.run.contents import restore_run
 from revalued.run.folder import RunFolder
 from revalued.run.prepare import prepare
 from revalued.run.progress import Silent
 from revalued.run.start import assemble
-from revalued.training.actors.actor import Actor, ActorPlan, episode_stream
+from revalued.seeding import episode_seed, episode_stream
+from revalued.training.actors.actor import Actor, ActorPlan
 from revalued.training.actors.block import Arrays
 from revalued.training.actors.link import Link, Report, Ticket
 from revalued.training.actors.loop import ActorLoop

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from revalued.acting.policy import Policy
 from revalued.actions import FactorisedActions
-from revalued.envs.spaces.choices import ActionPart, Choices
+from revalued.envs.spaces.choice_table import ActionPart, ChoiceTable
 from revalued.networks import NetworkShape, initialise
 
 
@@ -29,11 +29,11 @@ def random_policy(
     return Policy(shape, parameters, torch.linspace(-2.0, 5.0, atoms) if head == "categorical" else None)
 
 
-def plain_choices(sizes: tuple[int, ...]) -> Choices:
+def plain_choices(sizes: tuple[int, ...]) -> ChoiceTable:
     """Return choices that an environment receives as they are."""
     table = np.minimum(np.arange(max(sizes)), np.asarray(sizes)[:, None] - 1)
     part = ActionPart("", 0, (len(sizes),), table)
-    return Choices(tuple(str(number) for number in range(len(sizes))), sizes, (part,))
+    return ChoiceTable(tuple(str(number) for number in range(len(sizes))), sizes, (part,))
 
 
 def random_masks(sizes: tuple[int, ...], rows: int, rng: np.random.Generator) -> NDArray[np.bool_]:

@@ -13,10 +13,10 @@ from cluster_helpers import BASE
 from naive_blocks import naive_replay
 from revalued.acting.exploration import epsilon_at
 from revalued.config import TrainConfig
-from revalued.envs import CountingEnv, episode_seed
-from revalued.envs.of_config import task_of
+from revalued.envs import CountingEnv, task_of
 from revalued.networks import initialise
-from revalued.training.actors.actor import Actor, ActorPlan, episode_stream, exploration_rng, lanes_of
+from revalued.seeding import Stream, episode_seed, episode_stream, exploration_rng
+from revalued.training.actors.actor import Actor, ActorPlan, lanes_of
 from revalued.training.actors.block import Arrays, Block, BlockError, read_block
 from revalued.training.actors.loop import store_block
 from revalued.training.build import agent_shape, make_replay
@@ -67,7 +67,7 @@ def test_a_block_tells_what_happened_in_the_actors_own_lanes() -> None:
             current = block.observations()[step]
             assert np.array_equal(current[:, 1] == 0, block.ended[step])
         before = block.observations()[-1]
-    first = CountingEnv.fingerprint(episode_seed(BASE.seed, "training", 2, 0))
+    first = CountingEnv.fingerprint(episode_seed(BASE.seed, Stream.TRAINING, 2, 0))
     assert read(PLAN, make_actor(PLAN).collect(weights, 0, 3, 0, 6)).first_observations[0, 0] == np.float32(first)
 
 

@@ -15,7 +15,7 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 from numpy.typing import NDArray
 
-from revalued.envs import BENCHMARK_TASKS, ControlSuiteEnv, all_task_names
+from revalued.envs.suites.control_suite import ALL_TASKS, BENCHMARK_TASKS, ControlSuiteEnv
 from revalued.errors import UserError
 
 # Observation size and action dimensions of the benchmark, as published for the suite.
@@ -72,8 +72,8 @@ def test_the_list_of_tasks_is_the_suites() -> None:
     os.environ.setdefault("MUJOCO_GL", "disabled")
     from dm_control import suite
 
-    assert sorted(all_task_names()) == sorted(f"{domain}-{task}" for domain, task in suite.ALL_TASKS)
-    assert all_task_names()[:16] == list(BENCHMARK_TASKS) == list(SIZES)
+    assert sorted(ALL_TASKS) == sorted(f"{domain}-{task}" for domain, task in suite.ALL_TASKS)
+    assert ALL_TASKS[:16] == BENCHMARK_TASKS == tuple(SIZES)
 
 
 @pytest.mark.parametrize("task", BENCHMARK_TASKS)
@@ -107,7 +107,7 @@ def test_an_episode_does_not_depend_on_what_came_before(task: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("task", all_task_names())
+@pytest.mark.parametrize("task", ALL_TASKS)
 def test_a_long_episode_does_not_depend_on_what_came_before(task: str) -> None:
     assert_used_and_fresh_agree(task, num_steps=400)
 
@@ -197,7 +197,8 @@ def test_an_unknown_task_names_its_neighbours() -> None:
 def test_neither_torch_nor_the_simulator_is_imported_before_it_is_needed() -> None:
     program = """
 import sys
-from revalued.envs import TaskSpec, make_env, task_names
+from revalued.envs import TaskSpec, make_env
+from revalued.envs.kinds import task_names
 import revalued.envs.vector.worker
 task_names()
 make_env(TaskSpec("toy-levers"))

@@ -11,7 +11,8 @@ from gymnasium import spaces
 from gymnasium.utils.env_checker import check_env
 from numpy.typing import NDArray
 
-from revalued.envs import ControlSuiteEnv, CountingEnv, Discretise
+from revalued.envs.spaces.factored import Factored
+from revalued.envs.suites.control_suite import ControlSuiteEnv
 from revalued.errors import UserError
 
 
@@ -29,7 +30,7 @@ class Echo(gymnasium.Env[NDArray[np.float32], NDArray[np.float64]]):
 
 
 def received(env: Echo, bins: int, choices: list[int]) -> list[float]:
-    Discretise(env, bins).step(np.array(choices))
+    Factored(env, bins).step(np.array(choices))
     return env.received
 
 
@@ -46,35 +47,30 @@ def test_each_dimension_has_its_own_range() -> None:
 
 
 def test_quadruped_reaches_its_bound_of_one_point_one() -> None:
-    env = Discretise(ControlSuiteEnv("quadruped-walk"), 3)
-    assert env.action(np.full(12, 2)).tolist() == [1.0, 1.1, 0.8] * 4
-    assert env.action(np.full(12, 0)).tolist() == [-1.0, -1.0, -0.8] * 4
-    assert env.action(np.full(12, 1)) == pytest.approx(np.array([0.0, 0.05, 0.0] * 4))
+    env = Factored(ControlSuiteEnv("quadruped-walk"), 3)
+    assert env.action_codec.decode(np.full(12, 2)).tolist() == [1.0, 1.1, 0.8] * 4
+    assert env.action_codec.decode(np.full(12, 0)).tolist() == [-1.0, -1.0, -0.8] * 4
+    assert env.action_codec.decode(np.full(12, 1)) == pytest.approx(np.array([0.0, 0.05, 0.0] * 4))
 
 
 def test_the_space_has_bins_choices_in_every_dimension() -> None:
-    assert Discretise(Echo([-1, -1], [1, 1]), 30).action_space == spaces.MultiDiscrete([30, 30])
+    assert Factored(Echo([-1, -1], [1, 1]), 30).action_space == spaces.MultiDiscrete([30, 30])
 
 
 def test_a_choice_that_does_not_exist_is_an_error() -> None:
     with pytest.raises(IndexError):
-        Discretise(Echo([-1, -1], [1, 1]), 3).step(np.array([0, 3]))
+        Factored(Echo([-1, -1], [1, 1]), 3).step(np.array([0, 3]))
 
 
 @pytest.mark.parametrize("bins", [1, 0, -3])
 def test_fewer_than_two_bins_are_refused(bins: int) -> None:
     with pytest.raises(UserError, match="at least 2"):
-        Discretise(Echo([-1], [1]), bins)
+        Factored(Echo([-1], [1]), bins)
 
 
 def test_unbounded_actions_are_refused() -> None:
     with pytest.raises(UserError, match="without bounds"):
-        Discretise(Echo([-1, -np.inf], [1, 1]), 3)
-
-
-def test_discrete_actions_are_refused() -> None:
-    with pytest.raises(UserError, match="only a flat Box"):
-        Discretise(CountingEnv(), 3)  # type: ignore[arg-type]
+        Factored(Echo([-1, -np.inf], [1, 1]), 3)
 
 
 def test_gymnasium_finds_nothing_to_complain_about() -> None:
@@ -82,4 +78,4 @@ def test_gymnasium_finds_nothing_to_complain_about() -> None:
         warnings.simplefilter("error")
         # The checker advises against wrappers as such; this one is what is to be checked.
         warnings.filterwarnings("ignore", message=".*is different from the unwrapped version")
-        check_env(Discretise(ControlSuiteEnv("walker-walk"), 3), skip_render_check=True)
+        check_env(Factored(ControlSuiteEnv("walker-walk"), 3), skip_render_check=True)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from revalued.config import TrainConfig, to_dict
-from revalued.envs import BENCHMARK_TASKS
+from revalued.envs.suites.control_suite import BENCHMARK_TASKS
 from revalued.errors import UserError
 from revalued.experiments.catalogue import CONTROL_SUITE, EXPERIMENTS, find_experiment
 from revalued.experiments.estimates import estimate_seconds

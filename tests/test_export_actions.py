@@ -14,7 +14,7 @@ from gym_envs import Kitchen
 from revalued.actions import FactorisedActions
 from revalued.envs import LeverGame, TaskSpec, make_env
 from revalued.envs.spaces.actions import action_codec
-from revalued.envs.spaces.choices import choices_of
+from revalued.envs.spaces.choice_table import choice_table
 from revalued.envs.spaces.factored import Factored
 from revalued.export import policy_model
 
@@ -39,7 +39,7 @@ SPACES = {
 @pytest.mark.parametrize("name", SPACES)
 def test_values_types_and_shapes_of_every_space(name: str) -> None:
     env = Factored(Dials(SPACES[name]), bins=5)
-    choices = choices_of(env, bins=5)
+    choices = choice_table(env)
     codec = action_codec(SPACES[name], bins=5)
     observations = np.random.default_rng(0).standard_normal((300, 7)).astype(np.float32)
     session = session_of(policy_model(random_policy(FactorisedActions(choices.sizes)), choices))
@@ -54,7 +54,7 @@ def test_values_types_and_shapes_of_every_space(name: str) -> None:
 
 def test_parts_of_a_nested_action_are_outputs_of_their_own() -> None:
     env = Factored(Kitchen(), bins=3)
-    choices = choices_of(env, bins=3)
+    choices = choice_table(env)
     assert choices.names == ("burner", "heat[0]", "taps.0[0]", "taps.0[1]", "taps.1[0]", "taps.1[1]")
     assert choices.values() == [[1, 2, 3], [0.0, 0.5, 1.0], [0, 1], [0, 1], [5, 6], [0, 1, 2, 3]]
     policy = random_policy(FactorisedActions(choices.sizes), observation_size=4)
@@ -70,15 +70,15 @@ def test_parts_of_a_nested_action_are_outputs_of_their_own() -> None:
 
 def test_names_come_from_the_environment_where_it_has_them() -> None:
     env = Dials(spaces.Box(-1.0, 1.0, (2,)))
-    assert choices_of(Factored(env, 3), 3).names == ("action[0]", "action[1]")
+    assert choice_table(Factored(env, 3)).names == ("action[0]", "action[1]")
     env.action_names = ("left", "right")  # type: ignore[attr-defined]
-    assert choices_of(Factored(env, 3), 3).names == ("left", "right")
+    assert choice_table(Factored(env, 3)).names == ("left", "right")
     env.action_names = ("only one",)  # type: ignore[attr-defined]
-    assert choices_of(Factored(env, 3), 3).names == ("action[0]", "action[1]")
+    assert choice_table(Factored(env, 3)).names == ("action[0]", "action[1]")
 
 
 def test_an_environment_that_takes_choices_gets_them_unchanged() -> None:
-    choices = choices_of(LeverGame((2, 3)), bins=3)
+    choices = choice_table(LeverGame((2, 3)))
     assert choices.values() == [[0, 1], [0, 1, 2]]
     assert choices.parts[0].table.dtype == np.int64
 
@@ -86,7 +86,7 @@ def test_an_environment_that_takes_choices_gets_them_unchanged() -> None:
 def test_actuators_of_the_control_suite() -> None:
     for noise in (0.0, 0.1):  # a wrapper more
         env = make_env(TaskSpec("reacher-hard", bins=5, reward_noise=noise))
-        choices = choices_of(env, 5)
+        choices = choice_table(env)
         env.close()
         assert choices.names == ("shoulder", "wrist")
         assert choices.values() == [[-1.0, -0.5, 0.0, 0.5, 1.0]] * 2

@@ -15,7 +15,8 @@ from gymnasium import spaces
 from gymnasium.envs.classic_control import CartPoleEnv
 
 from gym_envs import Broken, Kitchen
-from revalued.envs import LaneError, TaskSpec, describe, find_task, make_env, make_lanes
+from revalued.envs import LaneError, TaskSpec, find_task, lanes_from, make_env
+from revalued.envs.kinds import task_info
 from revalued.errors import UserError
 from revalued.run.start import evaluate, resume, start
 from run_helpers import assert_same_run, call, newest, quick_config, rows, stop_after
@@ -24,15 +25,15 @@ KITCHEN = "gym:gym_envs:tests/Kitchen-v0"
 
 
 def test_a_registered_environment_describes_itself() -> None:
-    info = describe(TaskSpec("gym:CartPole-v1"))
+    info = task_info(TaskSpec("gym:CartPole-v1"))
     assert (info.observation_size, info.sizes, info.max_episode_steps) == (4, (2,), 500)
     assert not info.masked
     # one-hot observations and masks: Gymnasium's taxi
-    taxi = describe(TaskSpec("gym:Taxi-v4"))
+    taxi = task_info(TaskSpec("gym:Taxi-v4"))
     assert (taxi.observation_size, taxi.sizes, taxi.masked, taxi.mask_size) == (500, (6,), True, 6)
-    assert describe(TaskSpec("gym:Pendulum-v1", bins=7)).sizes == (7,)
-    assert describe(TaskSpec("gym:Blackjack-v1")).observation_size == 32 + 11 + 2
-    kitchen = describe(TaskSpec(KITCHEN))
+    assert task_info(TaskSpec("gym:Pendulum-v1", bins=7)).sizes == (7,)
+    assert task_info(TaskSpec("gym:Blackjack-v1")).observation_size == 32 + 11 + 2
+    kitchen = task_info(TaskSpec(KITCHEN))
     assert (kitchen.observation_size, kitchen.sizes) == (1 + 3, (3, 3, 2, 2, 2, 4))
     assert kitchen.max_episode_steps == 8
 
@@ -58,7 +59,7 @@ def test_lanes_of_a_registered_environment_do_not_depend_on_workers() -> None:
     streams = []
     for workers in (0, 2):
         rng = np.random.default_rng(0)
-        with make_lanes(TaskSpec(KITCHEN), 3, workers, seed=1) as lanes:
+        with lanes_from(find_task(TaskSpec(KITCHEN)), range(3), workers, 1) as lanes:
             stream = [lanes.reset().tobytes()]
             for _ in range(40):
                 lanes.step_async(rng.integers((3, 3, 2, 2, 2, 4), size=(3, 6)))

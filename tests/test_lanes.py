@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from functools import partial
 
@@ -10,19 +9,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from revalued.envs import (
-    CountingEnv,
-    Lanes,
-    LaneStep,
-    TaskInfo,
-    TaskSpec,
-    describe,
-    episode_seed,
-    lanes_from,
-    make_env,
-    make_lanes,
-)
+from revalued.envs import CountingEnv, Lanes, Task, TaskInfo, TaskSpec, find_task, lanes_from, make_env
+from revalued.envs.kinds import task_info
+from revalued.envs.vector.lane_state import LaneStep
 from revalued.errors import UserError
+from revalued.seeding import Stream, episode_seed
 
 NUM_LANES = 5
 SEED = 3
@@ -51,9 +42,9 @@ def fingerprint(steps: list[LaneStep]) -> bytes:
 
 def stream(task: str, num_steps: int, workers: int) -> bytes:
     spec = TaskSpec(task)
-    with make_lanes(spec, NUM_LANES, workers, SEED) as lanes:
+    with lanes_from(find_task(spec), range(NUM_LANES), workers, SEED) as lanes:
         first = lanes.reset()
-        return first.tobytes() + fingerprint(advance(lanes, random_actions(describe(spec), num_steps)))
+        return first.tobytes() + fingerprint(advance(lanes, random_actions(task_info(spec), num_steps)))
 
 
 @pytest.mark.parametrize(
@@ -82,9 +73,9 @@ def test_counting_proves_that_nothing_is_dropped_reordered_or_mixed(workers: int
     endings = set()
 
     def label(lane: int) -> float:
-        return CountingEnv.fingerprint(episode_seed(SEED, "training", lane, episodes[lane]))
+        return CountingEnv.fingerprint(episode_seed(SEED, Stream.TRAINING, lane, episodes[lane]))
 
-    with lanes_from(make, info, NUM_LANES, workers, SEED, "training") as lanes:
+    with lanes_from(Task(info, make), range(NUM_LANES), workers, SEED) as lanes:
         first = lanes.reset()
         assert first.tolist() == [[label(lane), 0, -1, -1] for lane in range(NUM_LANES)]
         for action, step in zip(actions, advance(lanes, actions), strict=True):
@@ -107,15 +98,15 @@ def test_counting_proves_that_nothing_is_dropped_reordered_or_mixed(workers: int
 
 def test_a_lane_plays_what_a_single_environment_would() -> None:
     spec = TaskSpec("toy-levers")
-    actions = random_actions(describe(spec), 25)
-    with make_lanes(spec, NUM_LANES, 0, SEED) as lanes:
+    actions = random_actions(task_info(spec), 25)
+    with lanes_from(find_task(spec), range(NUM_LANES), 0, SEED) as lanes:
         lanes.reset()
         rewards = np.array([step.rewards for step in advance(lanes, actions)])
     env = make_env(spec)
     for lane in range(NUM_LANES):
         expected = []
         for episode in range(3):
-            env.reset(seed=episode_seed(SEED, "training", lane, episode))
+            env.reset(seed=episode_seed(SEED, Stream.TRAINING, lane, episode))
             for step in range(10 * episode, min(10 * episode + 10, 25)):
                 expected.append(env.step(actions[step, lane])[1])
         assert rewards[:, lane].tolist() == expected
@@ -123,9 +114,9 @@ def test_a_lane_plays_what_a_single_environment_would() -> None:
 
 def test_results_belong_to_the_caller() -> None:
     spec = TaskSpec("toy-counting")
-    with make_lanes(spec, NUM_LANES, 0, SEED) as lanes:
+    with lanes_from(find_task(spec), range(NUM_LANES), 0, SEED) as lanes:
         lanes.reset()
-        actions = random_actions(describe(spec), 20)
+        actions = random_actions(task_info(spec), 20)
         steps = advance(lanes, actions[:1])
         before = fingerprint(steps)
         advance(lanes, actions[1:])
@@ -142,38 +133,49 @@ def test_an_environment_may_keep_its_action() -> None:
 
     info = TaskInfo(4, (2, 3), None, 12)
     actions = random_actions(info, 10, num_lanes=2)
-    with lanes_from(Keeper, info, 2, 0, SEED, "training") as lanes:
+    with lanes_from(Task(info, Keeper), range(2), 0, SEED) as lanes:
         lanes.reset()
         advance(lanes, actions)
     assert np.array(kept).tolist() == actions.reshape(20, 2).tolist()
 
 
-def test_seeds_differ_between_lanes_episodes_streams_and_runs() -> None:
-    streams: tuple[int | str, ...] = ("training", "evaluation", 0, 1)
-    keys = itertools.product((0, 1, 2**40), streams, range(8), range(50))
-    seeds = [episode_seed(*key) for key in keys]
-    assert len(set(seeds)) == len(seeds) == 3 * 4 * 8 * 50
-    assert all(0 <= seed < 2**32 for seed in seeds)
-    assert episode_seed(0, "training", 0, 0) == seeds[0]
-
-
 def test_streams_share_no_episodes() -> None:
-    spec = TaskSpec("toy-counting")
-    with make_lanes(spec, 4, 0, SEED) as training, make_lanes(spec, 4, 0, SEED, stream="evaluation") as evaluation:
+    task = find_task(TaskSpec("toy-counting"))
+    with (
+        lanes_from(task, range(4), 0, SEED) as training,
+        lanes_from(task, range(4), 0, SEED, Stream.EVALUATION) as evaluation,
+    ):
         assert not set(training.reset()[:, 0]) & set(evaluation.reset()[:, 0])
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_the_number_of_a_lane_decides_its_episodes(workers: int) -> None:
+    """As with several actors, each of which has some of the lanes."""
+    task = find_task(TaskSpec("toy-counting"))
+    actions = random_actions(task.info, 40)
+    with lanes_from(task, range(NUM_LANES), 0, SEED) as lanes:
+        first, steps = lanes.reset(), advance(lanes, actions)
+    with lanes_from(task, range(2, NUM_LANES), workers, SEED) as lanes:
+        assert lanes.reset().tolist() == first[2:].tolist()
+        for step, expected in zip(advance(lanes, actions[:, 2:]), steps, strict=True):
+            assert step.next_observations.tolist() == expected.next_observations[2:].tolist()
+            assert step.observations.tolist() == expected.observations[2:].tolist()
+        state = lanes.state()
+        assert lanes.restore(state).diverged_lanes == ()
+        assert lanes.state().observations.tolist() == steps[-1].observations[2:].tolist()
 
 
 def test_reset_begins_the_stream_anew() -> None:
     spec = TaskSpec("toy-counting")
-    actions = random_actions(describe(spec), 30)
-    with make_lanes(spec, NUM_LANES, 2, SEED) as lanes:
+    actions = random_actions(task_info(spec), 30)
+    with lanes_from(find_task(spec), range(NUM_LANES), 2, SEED) as lanes:
         first = lanes.reset().tobytes() + fingerprint(advance(lanes, actions))
         assert lanes.reset().tobytes() + fingerprint(advance(lanes, actions)) == first
 
 
 def test_calls_out_of_order_are_refused() -> None:
     actions = np.zeros((2, 3), np.int64)
-    lanes = make_lanes(TaskSpec("toy-levers"), 2, 0, SEED)
+    lanes = lanes_from(find_task(TaskSpec("toy-levers")), range(2), 0, SEED)
     with pytest.raises(RuntimeError, match=r"step_async\(\) before reset"):
         lanes.step_async(actions)
     with pytest.raises(RuntimeError, match=r"state\(\) before reset"):
@@ -194,7 +196,7 @@ def test_calls_out_of_order_are_refused() -> None:
 
 
 def test_actions_that_do_not_fit_are_refused() -> None:
-    with make_lanes(TaskSpec("toy-levers"), 2, 0, SEED) as lanes:  # 2, 3 and 5 choices
+    with lanes_from(find_task(TaskSpec("toy-levers")), range(2), 0, SEED) as lanes:  # 2, 3 and 5 choices
         lanes.reset()
         with pytest.raises(ValueError, match="shape"):
             lanes.step_async(np.zeros((3, 2), np.int64))
@@ -207,6 +209,6 @@ def test_actions_that_do_not_fit_are_refused() -> None:
 
 def test_impossible_numbers_of_lanes_and_workers_are_refused() -> None:
     with pytest.raises(UserError, match="at least 1 environment"):
-        make_lanes(TaskSpec("toy-levers"), 0, 0, SEED)
+        lanes_from(find_task(TaskSpec("toy-levers")), range(0), 0, SEED)
     with pytest.raises(UserError, match="cannot be negative"):
-        make_lanes(TaskSpec("toy-levers"), 1, -1, SEED)
+        lanes_from(find_task(TaskSpec("toy-levers")), range(1), -1, SEED)

@@ -17,12 +17,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from revalued.envs import CountingEnv, LaneError, Lanes, TaskInfo, TaskSpec, episode_seed, lanes_from, make_lanes
+from revalued.envs import CountingEnv, LaneError, Lanes, Task, TaskInfo, TaskSpec, find_task, lanes_from
+from revalued.seeding import Stream, episode_seed
 from test_lanes import SEED, advance, random_actions
 
 INFO = TaskInfo(4, (2, 3), None, 5)
 # The fault sits in the second episode of lane 3, in its third step.
-BROKEN_SEED = episode_seed(SEED, "training", 3, 1)
+BROKEN_SEED = episode_seed(SEED, Stream.TRAINING, 3, 1)
 Fault = Literal["raise", "nan", "reward", "shape", "exit", "raise-in-reset", "raise-in-init"]
 
 
@@ -61,7 +62,7 @@ class Faulty(CountingEnv):
 
 
 def faulty_lanes(fault: Fault, workers: int) -> Lanes:
-    return lanes_from(partial(Faulty, fault), INFO, 5, workers, SEED, "training")
+    return lanes_from(Task(INFO, partial(Faulty, fault)), range(5), workers, SEED)
 
 
 def lane_workers() -> list[Any]:
@@ -104,7 +105,7 @@ class Moment(CountingEnv):
 
     def __init__(self, faults: dict[int, str], step: int) -> None:
         super().__init__(min_steps=5, max_steps=5)
-        self._faults = {episode_seed(SEED, "training", lane, 1): fault for lane, fault in faults.items()}
+        self._faults = {episode_seed(SEED, Stream.TRAINING, lane, 1): fault for lane, fault in faults.items()}
         self._moment = step
         self._fault = ""
 
@@ -147,7 +148,7 @@ class Moment(CountingEnv):
 def test_of_several_faults_in_a_step_the_first_is_told(
     faults: dict[int, str], lane: int, reason: str, step: int
 ) -> None:
-    with lanes_from(partial(Moment, faults, step), INFO, 5, 0, SEED, "training") as lanes:
+    with lanes_from(Task(INFO, partial(Moment, faults, step)), range(5), 0, SEED) as lanes:
         lanes.reset()
         advance(lanes, random_actions(INFO, 5 + step - 1))
         with pytest.raises(LaneError, match=f"^lane {lane}, episode 1, step {step}: {reason}") as caught:
@@ -173,7 +174,7 @@ def test_a_worker_that_exits_is_named_with_its_exit_code() -> None:
 
 
 def test_a_worker_that_is_killed_is_named_with_the_signal() -> None:
-    with make_lanes(TaskSpec("toy-counting"), 5, 3, SEED) as lanes:
+    with lanes_from(find_task(TaskSpec("toy-counting")), range(5), 3, SEED) as lanes:
         lanes.reset()
         advance(lanes, random_actions(INFO, 3))
         victim = lane_workers()[2]
@@ -185,7 +186,7 @@ def test_a_worker_that_is_killed_is_named_with_the_signal() -> None:
 
 
 def test_workers_leave_ctrl_c_to_the_parent() -> None:
-    with make_lanes(TaskSpec("toy-counting"), 4, 2, SEED) as lanes:
+    with lanes_from(find_task(TaskSpec("toy-counting")), range(4), 2, SEED) as lanes:
         lanes.reset()
         for worker in lane_workers():
             os.kill(worker.pid, signal.SIGINT)
@@ -208,12 +209,12 @@ class InterruptedOnArrival:
 
 
 def test_ctrl_c_does_no_harm_to_workers_that_are_still_starting() -> None:
-    with lanes_from(InterruptedOnArrival(), INFO, 2, 1, SEED, "training") as lanes:
+    with lanes_from(Task(INFO, InterruptedOnArrival()), range(2), 1, SEED) as lanes:
         lanes.reset()
 
 
 def test_close_in_the_middle_of_a_step_leaves_nothing_behind() -> None:
-    lanes = make_lanes(TaskSpec("toy-counting"), 4, 2, SEED)
+    lanes = lanes_from(find_task(TaskSpec("toy-counting")), range(4), 2, SEED)
     lanes.reset()
     lanes.step_async(np.zeros((4, 2), np.int64))
     lanes.close()
@@ -225,9 +226,9 @@ def test_close_in_the_middle_of_a_step_leaves_nothing_behind() -> None:
 PROGRAM = """
 import multiprocessing, os, sys, time
 import numpy as np
-from revalued.envs import TaskSpec, make_lanes
+from revalued.envs import TaskSpec, find_task, lanes_from
 print("program", flush=True)
-lanes = make_lanes(TaskSpec("toy-counting"), 4, 2, 0)
+lanes = lanes_from(find_task(TaskSpec("toy-counting")), range(4), 2, 0)
 lanes.reset()
 lanes.step_async(np.zeros((4, 2), np.int64))
 lanes.step_wait()

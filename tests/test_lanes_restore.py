@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from revalued.envs import CountingEnv, LaneState, TaskInfo, TaskSpec, describe, episode_seed, lanes_from, make_lanes
+from revalued.envs import CountingEnv, LaneState, Task, TaskInfo, TaskSpec, find_task, lanes_from
+from revalued.envs.kinds import task_info
+from revalued.seeding import Stream, episode_seed
 from test_lanes import NUM_LANES, SEED, advance, fingerprint, random_actions
 
 
@@ -25,15 +27,15 @@ def stored_and_loaded(state: LaneState) -> LaneState:
 
 def assert_restores(task: str, moment: int, num_steps: int, num_lanes: int, workers: tuple[int, int]) -> None:
     spec = TaskSpec(task)
-    actions = random_actions(describe(spec), num_steps, num_lanes)
-    with make_lanes(spec, num_lanes, workers[0], SEED) as lanes:
+    actions = random_actions(task_info(spec), num_steps, num_lanes)
+    with lanes_from(find_task(spec), range(num_lanes), workers[0], SEED) as lanes:
         current = lanes.reset()
         for step in advance(lanes, actions[:moment]):
             current = step.observations
         state = lanes.state()
         uninterrupted = fingerprint(advance(lanes, actions[moment:]))
         final_state = lanes.state()
-    with make_lanes(spec, num_lanes, workers[1], SEED) as lanes:
+    with lanes_from(find_task(spec), range(num_lanes), workers[1], SEED) as lanes:
         restored = lanes.restore(stored_and_loaded(state))
         assert restored.diverged_lanes == ()
         assert restored.observations.tobytes() == current.tobytes()
@@ -72,8 +74,8 @@ def test_simulations_full_of_contacts_go_on_as_if_never_interrupted(task: str) -
 
 def test_used_lanes_can_be_restored_too() -> None:
     spec = TaskSpec("toy-counting")
-    actions = random_actions(describe(spec), 80)
-    with make_lanes(spec, NUM_LANES, 0, SEED) as lanes:
+    actions = random_actions(task_info(spec), 80)
+    with lanes_from(find_task(spec), range(NUM_LANES), 0, SEED) as lanes:
         lanes.reset()
         advance(lanes, actions[:20])
         state = lanes.state()
@@ -86,21 +88,21 @@ def test_the_log_grows_with_an_episode_of_unknown_length() -> None:
     make = partial(CountingEnv, min_steps=900, max_steps=900)
     info = TaskInfo(4, (2, 3), None, None)
     actions = random_actions(info, 890, num_lanes=2)
-    with lanes_from(make, info, 2, 0, SEED, "training") as lanes:
+    with lanes_from(Task(info, make), range(2), 0, SEED) as lanes:
         lanes.reset()
         advance(lanes, actions)
         state = lanes.state()
     assert [lane.dtype for lane in state.actions] == [np.uint8, np.uint8]
     assert np.stack(state.actions, axis=1).tolist() == actions.tolist()
-    with lanes_from(make, info, 2, 0, SEED, "training") as lanes:
+    with lanes_from(Task(info, make), range(2), 0, SEED) as lanes:
         assert lanes.restore(state).diverged_lanes == ()
         assert np.stack(lanes.state().actions, axis=1).tolist() == actions.tolist()
 
 
 def test_a_state_does_not_change_when_the_lanes_go_on() -> None:
     spec = TaskSpec("toy-counting")
-    actions = random_actions(describe(spec), 30)
-    with make_lanes(spec, NUM_LANES, 0, SEED) as lanes:
+    actions = random_actions(task_info(spec), 30)
+    with lanes_from(find_task(spec), range(NUM_LANES), 0, SEED) as lanes:
         lanes.reset()
         advance(lanes, actions[:5])
         state = lanes.state()
@@ -110,18 +112,18 @@ def test_a_state_does_not_change_when_the_lanes_go_on() -> None:
 
 
 def test_a_state_of_other_lanes_is_refused() -> None:
-    with make_lanes(TaskSpec("toy-counting"), 3, 0, SEED) as lanes:
+    with lanes_from(find_task(TaskSpec("toy-counting")), range(3), 0, SEED) as lanes:
         lanes.reset()
         state = lanes.state()
     with (
-        make_lanes(TaskSpec("toy-counting"), 4, 0, SEED) as lanes,
+        lanes_from(find_task(TaskSpec("toy-counting")), range(4), 0, SEED) as lanes,
         pytest.raises(ValueError, match=r"\(3, 4\) instead of \(4, 4\)"),
     ):
         lanes.restore(state)
 
 
 UNRELIABLE_LANE = 1
-UNRELIABLE_SEEDS = {episode_seed(SEED, "training", UNRELIABLE_LANE, episode) for episode in range(200)}
+UNRELIABLE_SEEDS = {episode_seed(SEED, Stream.TRAINING, UNRELIABLE_LANE, episode) for episode in range(200)}
 _resets = itertools.count(1)
 
 
@@ -156,18 +158,18 @@ def test_an_environment_that_does_not_repeat_itself_is_named(env: type[CountingE
     make = partial(env, min_steps=20, max_steps=20)
     info = TaskInfo(4, (2, 3), None, 20)
     actions = random_actions(info, 30, num_lanes=3)
-    with lanes_from(make, info, 3, 0, SEED, "training") as lanes:
+    with lanes_from(Task(info, make), range(3), 0, SEED) as lanes:
         lanes.reset()
         advance(lanes, actions[:10])
         state = lanes.state()
-    with lanes_from(make, info, 3, 0, SEED, "training") as lanes:
+    with lanes_from(Task(info, make), range(3), 0, SEED) as lanes:
         restored = lanes.restore(state)
         assert restored.diverged_lanes == (UNRELIABLE_LANE,)
         # The lane stands at the beginning of its next episode, the others where they were.
         after = lanes.state()
         assert after.episodes.tolist() == [0, 1, 0]
         assert [len(lane) for lane in after.actions] == [10, 0, 10]
-        fresh = CountingEnv.fingerprint(episode_seed(SEED, "training", UNRELIABLE_LANE, 1))
+        fresh = CountingEnv.fingerprint(episode_seed(SEED, Stream.TRAINING, UNRELIABLE_LANE, 1))
         assert restored.observations[1].tolist() == [fresh, 0, -1, -1]
         assert restored.observations[[0, 2]].tolist() == state.observations[[0, 2]].tolist()
         assert after.observations.tolist() == restored.observations.tolist()

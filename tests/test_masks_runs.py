@@ -14,12 +14,14 @@ from numpy.typing import NDArray
 from revalued.actions import FactorisedActions
 from revalued.algorithms.presets import PRESETS
 from revalued.config import Exploration
-from revalued.envs import LaneError, Lanes, MaskedLevers, TaskSpec, describe, episode_seed, lanes_from, make_lanes
+from revalued.envs import LaneError, Lanes, MaskedLevers, Task, TaskSpec, find_task, lanes_from
+from revalued.envs.kinds import task_info
 from revalued.run.start import evaluate, resume, start
+from revalued.seeding import evaluate_seeds
 from run_helpers import assert_same_run, evolve, newest, quick_config, rows, stop_after
 from test_masks import SIZES
 
-INFO = describe(TaskSpec("toy-masked"))
+INFO = task_info(TaskSpec("toy-masked"))
 
 
 STRICT = partial(MaskedLevers, strict=True)
@@ -40,7 +42,7 @@ def act(lanes: Lanes, rng: np.random.Generator) -> None:
 def test_lanes_hand_over_the_masks_of_the_observations(workers: int) -> None:
     """The toy shows its mask in its observation, so both can be compared."""
     rng = np.random.default_rng(0)
-    with lanes_from(STRICT, INFO, 3, workers, 0, "training") as lanes:
+    with lanes_from(Task(INFO, STRICT), range(3), workers, 0) as lanes:
         observations = lanes.reset()
         masks = lanes.masks
         for _ in range(35):
@@ -55,7 +57,7 @@ def test_lanes_hand_over_the_masks_of_the_observations(workers: int) -> None:
 
 
 def test_lanes_refuse_an_illegal_action() -> None:
-    with lanes_from(STRICT, INFO, 3, 0, 0, "training") as lanes:
+    with lanes_from(Task(INFO, STRICT), range(3), 0, 0) as lanes:
         lanes.reset()
         assert lanes.masks is not None
         actions = legal_actions(lanes.masks, np.random.default_rng(0))
@@ -65,7 +67,7 @@ def test_lanes_refuse_an_illegal_action() -> None:
 
 
 def test_lanes_without_masks_have_none() -> None:
-    with make_lanes(TaskSpec("toy-levers"), 2, 0, 0) as lanes:
+    with lanes_from(find_task(TaskSpec("toy-levers")), range(2), 0, 0) as lanes:
         lanes.reset()
         assert lanes.masks is None
         lanes.step_async(np.zeros((2, 3), np.int64))
@@ -98,7 +100,7 @@ class Fickle(MaskedLevers):
 )
 def test_a_useless_mask_names_lane_and_step(fault: str, reason: str, workers: int) -> None:
     rng = np.random.default_rng(0)
-    with lanes_from(partial(Fickle, fault), INFO, 2, workers, 0, "training") as lanes:
+    with lanes_from(Task(INFO, partial(Fickle, fault)), range(2), workers, 0) as lanes:
         lanes.reset()
         for _ in range(2):
             act(lanes, rng)
@@ -114,7 +116,7 @@ class Late(MaskedLevers):
 
 
 def test_a_mask_that_comes_late_is_an_error_rather_than_ignored() -> None:
-    with lanes_from(Late, replace(INFO, masked=False), 1, 0, 0, "training") as lanes:
+    with lanes_from(Task(replace(INFO, masked=False), Late), range(1), 0, 0) as lanes:
         lanes.reset()
         lanes.step_async(np.zeros((1, 3), np.int64))
         with pytest.raises(LaneError, match=r"step 1: there is an action_mask in info, but there was none"):
@@ -127,7 +129,7 @@ def test_a_terminal_state_needs_no_mask() -> None:
             return super()._info() if self._step < 10 else {}
 
     rng = np.random.default_rng(0)
-    with lanes_from(Careless, INFO, 1, 0, 0, "training") as lanes:
+    with lanes_from(Task(INFO, Careless), range(1), 0, 0) as lanes:
         lanes.reset()
         for _ in range(25):
             act(lanes, rng)
@@ -164,10 +166,8 @@ def test_the_masked_toy_is_learnt_to_its_optimum(tmp_path: Path) -> None:
     )  # fmt: skip
     path, _ = start(config, tmp_path / "run")
     env, best = MaskedLevers(strict=True), []
-    seeds: list[int] = []
-    for number in range(20):
-        seeds.append(episode_seed(0, "evaluate", 0, number))
-        env.reset(seed=seeds[-1])
+    for seed in evaluate_seeds(0, 20):
+        env.reset(seed=seed)
         best.append(env.best_return)
     returns = [episode.total_reward for episode in evaluate(path, 20, seed=0)]
     assert np.mean(returns) >= 0.95 * np.mean(best)

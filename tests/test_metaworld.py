@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from revalued.envs import FactoredEnv, TaskSpec, describe, make_env
+from revalued.envs import TaskSpec, make_env
+from revalued.envs.kinds import task_info
+from revalued.envs.spaces.factored import FactoredEnv
 from revalued.errors import UserError
 from revalued.run.start import resume, start
 from run_helpers import assert_same_run, call, quick_config, rows, stop_after
@@ -61,7 +63,7 @@ def test_the_goal_is_seen_and_differs_between_seeds() -> None:
 
 
 def test_it_describes_itself() -> None:
-    info = describe(TaskSpec(TASK, bins=5))
+    info = task_info(TaskSpec(TASK, bins=5))
     assert (info.observation_size, info.sizes, info.max_episode_steps, info.reward_range) == (
         39, (5,) * 4, 500, (0.0, 10.0),
     )  # fmt: skip

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from revalued.envs import LeverGame, Noisy, TaskSpec, make_env
+from revalued.envs import LeverGame, TaskSpec, make_env
+from revalued.envs.noise import Noisy
 from revalued.errors import UserError
 from revalued.run.start import evaluate, resume, start
 from run_helpers import assert_same_run, call, evolve, quick_config, rows, state_of, stop_after

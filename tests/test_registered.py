@@ -13,7 +13,8 @@ from gymnasium import spaces
 from gymnasium.utils.env_checker import check_env
 
 import revalued
-from revalued.envs import TaskSpec, make_env, task_names
+from revalued.envs import TaskSpec, make_env
+from revalued.envs.kinds import task_names
 from revalued.envs.suites.rendering import headless_backend
 from revalued.errors import UserError
 

@@ -7,7 +7,6 @@ import signal
 import tempfile
 import warnings
 import weakref
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -23,9 +22,8 @@ from revalued.acting.exploration import explore
 from revalued.acting.policy import Policy
 from revalued.algorithms.presets import PRESETS
 from revalued.config import TrainConfig, validate
-from revalued.envs import EnvSource, Task
-from revalued.envs.of_config import task_of
-from revalued.envs.spaces.own_form import OwnForm, own_env
+from revalued.envs import EnvSource, Task, task_of
+from revalued.envs.spaces.codec import SpaceCodec
 from revalued.errors import UserError
 from revalued.run.contents import ACTING_ONLY
 from revalued.run.folder import RunFolder, refuse_existing
@@ -36,13 +34,12 @@ from revalued.run.progress import make_progress
 from revalued.run.save import refuse_occupied, save_policy, save_run, save_untrained
 from revalued.run.signals import noted_signals
 from revalued.run.start import resume, start
+from revalued.seeding import Stream, stream_rng
 from revalued.settings import Settings, configure
 from revalued.training.build import agent_shape, make_learner
 from revalued.training.callbacks import Callback, Callbacks, Event
 from revalued.training.evaluation import Episode, play
 from revalued.training.trainer import RunResult
-
-_PREDICT_STREAM = zlib.crc32(b"predict")
 
 Folder: TypeAlias = str | Path | None
 """Where an agent writes; None is a temporary folder."""
@@ -86,7 +83,7 @@ class Agent:
         self._device = "auto"  # a run that was trained on CUDA acts on a laptop too
         self._state: _Acting | None = None
         self._is_learning = False
-        self._rng = np.random.default_rng([config.seed, _PREDICT_STREAM])
+        self._rng = stream_rng(config.seed, Stream.PREDICT)
 
     def learn(
         self,
@@ -142,21 +139,21 @@ class Agent:
         Deterministic is greedy on the ensemble's mean. Otherwise as in training: ε-greedy with the present ε, the
         greedy part from one critic drawn at random. Masks are flat vectors or one vector per dimension.
         """
-        form, acting = self._form, self._acting()
-        observations, is_batch = form.read(observation)
+        codec, acting = self._codec, self._acting()
+        observations, is_batch = codec.read(observation)
         masks = None
         if action_masks is not None:
-            masks = form.read_masks(action_masks, len(observations), is_batch=is_batch)
+            masks = codec.read_masks(action_masks, len(observations), is_batch=is_batch)
         if deterministic:
             actions = acting.policy.greedy(observations, masks)
         else:
             exploration = self.config.exploration
             actions = explore(acting.policy, observations, exploration, acting.env_steps, self._rng, masks)
-        return form.write(acting.policy.shape.actions.to_environment(actions), is_batch=is_batch), state
+        return codec.write(acting.policy.shape.actions.to_environment(actions), is_batch=is_batch), state
 
     def utilities(self, observation: Any) -> Utilities:
         """Return the utilities of an observation or of a batch."""
-        observations, is_batch = self._form.read(observation)
+        observations, is_batch = self._codec.read(observation)
         return utilities_of(self._acting().policy, observations, is_batch=is_batch)
 
     def evaluate(self, episodes: int = 10, seed: int = 0) -> list[Episode]:
@@ -186,7 +183,7 @@ class Agent:
 
     def make_env(self, render_mode: str | None = None) -> gymnasium.Env[Any, Any]:
         """Return a new environment that takes this agent's actions, without noise."""
-        return own_env(self._task.make(render_mode), self.config.task)
+        return self._task.make_user_env(render_mode)
 
     @property
     def folder(self) -> Path | None:
@@ -206,22 +203,22 @@ class Agent:
     @property
     def observation_space(self) -> spaces.Space[Any]:
         """Return the space of the observations that `predict` takes."""
-        return self._form.observation_space
+        return self._codec.observation_space
 
     @property
     def action_space(self) -> spaces.Space[Any]:
         """Return the space of the actions that `predict` returns."""
-        return self._form.action_space
+        return self._codec.action_space
 
     def __repr__(self) -> str:
         """Return what is learnt and how far it has come."""
         return f"<Agent {self.config.algo} on {self.config.task}, {self.env_steps:,} interactions>"
 
     @cached_property
-    def _form(self) -> OwnForm:
+    def _codec(self) -> SpaceCodec:
         env = self.make_env()
         try:
-            return OwnForm.of(env, self.config.bins)
+            return SpaceCodec.of(env, self.config.bins)
         finally:
             env.close()
 

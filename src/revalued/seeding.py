@@ -1,8 +1,13 @@
-"""One seed, many independent random streams, none of which depends on what the others draw."""
+"""Every random stream of the package: one seed makes many, and none depends on what the others draw.
+
+No other file makes a generator of NumPy's. An environment draws from the generator that Gymnasium makes from its
+episode's seed, and PyTorch initialises parameters from `stream_seed`.
+"""
 
 from __future__ import annotations
 
 import enum
+import zlib
 from typing import Any
 
 import numpy as np
@@ -12,18 +17,68 @@ class Stream(enum.IntEnum):
     """What a stream of random numbers is for; the numbers are part of what a seed means, so they never change."""
 
     INITIALISATION = 1
+    """The critics' parameters."""
     EXPLORATION = 2
+    """Which actions are random and which critic chooses the others; each actor has a stream of its own."""
     REPLAY = 3
+    """Which transitions make a batch."""
+    PREDICT = zlib.crc32(b"predict")
+    """What an agent's `predict` draws if it is not deterministic."""
+    TRAINING = zlib.crc32(b"training")
+    """Seeds of the episodes that are learnt from."""
+    EVALUATION = zlib.crc32(b"evaluation")
+    """Seeds of the test episodes during a run."""
+    EVALUATE = zlib.crc32(b"evaluate")
+    """Seeds of the episodes that `revalued evaluate` and `revalued inspect` play."""
+    NOISE = zlib.crc32(b"noise")
+    """Noise on rewards and observations, from the episode's seed."""
 
 
 def stream_seed(seed: int, stream: Stream) -> int:
-    """Return a 63-bit seed for a stream."""
+    """Return a 63-bit seed for a stream of a run."""
     return int(np.random.SeedSequence((seed, stream)).generate_state(1, np.uint64)[0] >> 1)
 
 
-def stream_rng(seed: int, stream: Stream) -> np.random.Generator:
-    """Return the generator of a stream."""
-    return np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, stream))))
+def stream_rng(seed: int, *key: int) -> np.random.Generator:
+    """Return the generator of a stream: of a run's seed and a `Stream`, or of a seed that serves one purpose alone.
+
+    The latter, such as a bootstrap or an experiment, may have any key: one generator for each point of a grid.
+    """
+    return _generator(np.random.SeedSequence((seed, *key)))
+
+
+def exploration_rng(seed: int, actor: int, incarnation: int) -> np.random.Generator:
+    """Return the generator by which one incarnation of an actor explores."""
+    return _generator(np.random.SeedSequence((seed, Stream.EXPLORATION), spawn_key=(actor, incarnation)))
+
+
+def episode_stream(incarnation: int) -> int:
+    """Return the stream of an actor's episodes: a replaced actor never plays an episode of its predecessors again."""
+    return Stream.TRAINING if incarnation == 0 else zlib.crc32(f"training, incarnation {incarnation}".encode())
+
+
+def episode_seed(seed: int, stream: int, lane: int, episode: int) -> int:
+    """Return the 32-bit seed of one episode; different streams share no episodes."""
+    sequence = np.random.SeedSequence(seed, spawn_key=(stream, lane, episode))
+    return int(sequence.generate_state(1, np.uint32)[0])
+
+
+def evaluation_seed(seed: int, updates: int, episode: int) -> int:
+    """Return the seed of a test episode: it depends on the run's seed, when the episode is played, and its number."""
+    return episode_seed(seed, Stream.EVALUATION, updates, episode)
+
+
+def evaluate_seeds(seed: int, episodes: int) -> list[int]:
+    """Return the seeds of the episodes that `revalued evaluate` and `revalued inspect` play."""
+    return [episode_seed(seed, Stream.EVALUATE, 0, number) for number in range(episodes)]
+
+
+def noise_rng(episode_seed: int | None) -> np.random.Generator:
+    """Return the generator of an episode's noise; without a seed, one that nobody can repeat.
+
+    A stream of its own: the environment may draw from a generator with the very same seed.
+    """
+    return _generator(np.random.SeedSequence(episode_seed, spawn_key=(Stream.NOISE,)))
 
 
 def rng_state(rng: np.random.Generator) -> dict[str, Any]:
@@ -34,3 +89,7 @@ def rng_state(rng: np.random.Generator) -> dict[str, Any]:
 def restore_rng(rng: np.random.Generator, state: dict[str, Any]) -> None:
     """Put a generator back to where `rng_state` found it."""
     rng.bit_generator.state = state
+
+
+def _generator(sequence: np.random.SeedSequence) -> np.random.Generator:
+    return np.random.Generator(np.random.PCG64(sequence))

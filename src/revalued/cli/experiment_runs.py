@@ -69,7 +69,7 @@ def settle_jobs(
 
 def check_tasks(planned: Sequence[PlannedRun], tasks: Sequence[str]) -> None:
     """Refuse tasks that do not exist or whose simulator is not installed, before anything starts."""
-    from revalued.envs.of_config import task_of
+    from revalued.envs import task_of
 
     names = {parse_task(task).task for task in tasks}
     first_of = {run.config.task: run.config for run in reversed(planned)}

@@ -33,12 +33,9 @@ def show_list(arguments: list[str]) -> int:
     if what == "all":
         print()
     if what in ("all", "tasks"):
-        from revalued.envs import task_names
+        from revalued.envs import task_listing
 
-        for name in task_names():
-            print(name)
-        print("gym:ID             any environment in Gymnasium's registry, such as gym:CartPole-v1")
-        print("metaworld:NAME     MetaWorld's tasks, such as metaworld:drawer-open-v3")
+        print("\n".join(task_listing()))
     return 0
 
 

@@ -57,7 +57,7 @@ def train(arguments: list[str]) -> int:
     given = parse(TrainArguments, "train", arguments, TrainArguments(start_from))
     validate(given.config)
     given.logging.check()
-    from revalued.envs.of_config import task_of
+    from revalued.envs import task_of
     from revalued.run.folder import default_path, refuse_existing
 
     task = task_of(given.config)

@@ -1,4 +1,8 @@
-"""What an environment hands over is checked in one place; the message says what is wrong, the caller adds where."""
+"""What can go wrong in an environment, and the checks of what it hands over.
+
+A check raises an `EnvFault`, which says what is wrong; whoever steps the environment makes a `LaneError` of it, which
+adds where.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +17,31 @@ class EnvFault(Exception):
     """An environment returned something that cannot be used."""
 
 
+class LaneError(RuntimeError):
+    """An environment failed, or the process that ran it; the message says where, the lanes cannot go on."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        lane: int | None = None,
+        episode: int | None = None,
+        step: int | None = None,
+        worker: int | None = None,
+        traceback_text: str = "",
+    ) -> None:
+        super().__init__(message)
+        self.lane = lane
+        self.episode = episode
+        self.step = step
+        """Which step of the episode failed, from 1; 0 is the reset."""
+        self.worker = worker
+        self.traceback_text = traceback_text
+        """The traceback inside the environment, possibly of another process."""
+        if traceback_text:
+            self.add_note(traceback_text)
+
+
 def store_observation(destination: NDArray[np.float32], observation: Any) -> None:
     """Copy an observation to where it belongs; another shape, NaN and infinity are faults."""
     copy_observation(destination, observation)
@@ -20,7 +49,7 @@ def store_observation(destination: NDArray[np.float32], observation: Any) -> Non
 
 
 def copy_observation(destination: NDArray[np.float32], observation: Any) -> None:
-    """Copy an observation to where it belongs; another shape is a fault, numbers are not looked at."""
+    """Copy an observation to where it belongs; another shape is a fault, the numbers are not checked."""
     shape = observation.shape if isinstance(observation, np.ndarray) else np.shape(observation)
     if shape != destination.shape:
         raise EnvFault(f"the observation has shape {shape} instead of {destination.shape}")
@@ -28,7 +57,7 @@ def copy_observation(destination: NDArray[np.float32], observation: Any) -> None
 
 
 def check_finite(observation: NDArray[np.float32]) -> None:
-    """Find NaN and infinity in an observation."""
+    """Raise a fault if there is NaN or infinity in an observation."""
     if not are_finite(observation):
         entry = int(np.argmin(np.isfinite(observation)))
         raise EnvFault(f"entry {entry} of the observation is {observation[entry]}")

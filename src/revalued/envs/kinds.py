@@ -1,64 +1,34 @@
-"""The only door to simulators: from a task's name to an environment that every other room can use."""
+"""One registry, from a task's name to its environment.
+
+A kind of environment is an entry of `KINDS`: the names that belong to it, and a function that makes the Gymnasium
+environment of such a name. To add one, write that function in a module of `suites` and the entry here; spaces, noise,
+masks, lanes, workers, listings and the Python API need nothing more. An episode must be a function of its seed and its
+actions.
+"""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import gymnasium
-import numpy as np
-from gymnasium import spaces
 
-from revalued.envs.faults import EnvFault, read_mask, store_observation
 from revalued.envs.noise import Noisy
-from revalued.envs.spaces.discretise import Discretise
 from revalued.envs.spaces.factored import Factored, FactoredEnv
-from revalued.envs.suites import gym_ids as gym_tasks
-from revalued.envs.suites import metaworld as metaworld_tasks
-from revalued.envs.suites.control_suite import ControlSuiteEnv, all_task_names
-from revalued.envs.suites.toy_fmdp import TabularFMDP
-from revalued.envs.suites.toy_masked import MaskedLevers
-from revalued.envs.suites.toys import CountingEnv, LeverGame
+from revalued.envs.suites import custom, gym_ids, metaworld
+from revalued.envs.suites.control_suite import ALL_TASKS, UNBOUNDED_TASKS, ControlSuiteEnv
+from revalued.envs.suites.toys import CountingEnv, LeverGame, MaskedLevers, TabularFMDP
+from revalued.envs.task import Task, TaskInfo, TaskSpec, inspect_env
 from revalued.errors import UserError, unknown_name
 
+if TYPE_CHECKING:  # it would import torch, which workers do without
+    from revalued.config import TrainConfig
 
-@dataclass(frozen=True)
-class TaskSpec:
-    """Everything needed to build an environment, in plain values, so that it travels to workers and into files."""
+AnyEnv: TypeAlias = gymnasium.Env[Any, Any]
 
-    task: str
-    bins: int = 3
-    """Choices per dimension of a continuous action; a task with discrete actions keeps its own."""
-    reward_noise: float = 0.0
-    """Standard deviation of Gaussian noise on the rewards."""
-    state_noise: float = 0.0
-    """Standard deviation of Gaussian noise on every number of the observations."""
-
-
-@dataclass(frozen=True)
-class TaskInfo:
-    """What the other rooms need to know about a task."""
-
-    observation_size: int
-    sizes: tuple[int, ...]
-    """Choices per action dimension."""
-    reward_range: tuple[float, float] | None
-    """Smallest and largest reward of one step, if known; noise not counted."""
-    max_episode_steps: int | None
-    """Length of the longest episode, if there is one."""
-    masked: bool = False
-    """Whether the environment tells in `info["action_mask"]` which choices are legal."""
-
-    @property
-    def mask_size(self) -> int:
-        """Return how many booleans a mask has, all dimensions laid end to end; 0 where there are no masks."""
-        return sum(self.sizes) if self.masked else 0
-
-
-_TOYS: dict[str, Callable[[], FactoredEnv]] = {
+_TOYS: dict[str, Callable[[], AnyEnv]] = {
     "toy-levers": LeverGame,
     "toy-counting": CountingEnv,
     "toy-masked": MaskedLevers,
@@ -66,93 +36,103 @@ _TOYS: dict[str, Callable[[], FactoredEnv]] = {
 }
 
 
+@dataclass(frozen=True)
+class Kind:
+    """A kind of environment: either a list of names, or every name with a certain beginning."""
+
+    make: Callable[[str, str | None], AnyEnv]
+    """Makes the environment of a task's name, given a render mode or None."""
+    names: tuple[str, ...] = ()
+    prefix: str | None = None
+    """How its names begin, such as `gym:`, if there are too many to list."""
+    listing: str = ""
+    """The line of `revalued list tasks` that tells how to form names with this prefix."""
+    unlisted: tuple[str, ...] = ()
+    """Those of the names that cannot be learnt; making one says why."""
+    keeps_spaces: bool = False
+    """Whether an agent's `predict` speaks the environment's own spaces, not flat vectors and choices."""
+
+    def owns(self, task: str) -> bool:
+        """Tell whether a name belongs to this kind."""
+        return task in self.names if self.prefix is None else task.startswith(self.prefix)
+
+
+def _make_toy(task: str, render_mode: str | None) -> AnyEnv:
+    if render_mode is not None:
+        raise UserError(f"{task} has no pictures")
+    return _TOYS[task]()
+
+
+KINDS: list[Kind] = [
+    Kind(ControlSuiteEnv, names=ALL_TASKS, unlisted=UNBOUNDED_TASKS),
+    Kind(_make_toy, names=tuple(_TOYS)),
+    Kind(
+        gym_ids.make_gym_env,
+        prefix=gym_ids.PREFIX,
+        listing="gym:ID             any environment in Gymnasium's registry, such as gym:CartPole-v1",
+        keeps_spaces=True,
+    ),
+    Kind(
+        metaworld.MetaWorldEnv,
+        prefix=metaworld.PREFIX,
+        listing="metaworld:NAME     MetaWorld's tasks, such as metaworld:drawer-open-v3",
+    ),
+    Kind(custom.refuse_name, prefix=custom.PREFIX, keeps_spaces=True),
+]
+"""In the order in which tasks are listed."""
+
+
 def task_names() -> list[str]:
-    """Return every task that can be learnt: the benchmark's, the rest of the control suite, the toys."""
-    # The actions of lqr have no bounds and so cannot be discretised; making it says so.
-    return [*(name for name in all_task_names() if not name.startswith("lqr-")), *_TOYS]
+    """Return every task with a fixed name that can be learnt, the paper's benchmark first."""
+    return [name for kind in KINDS for name in kind.names if name not in kind.unlisted]
 
 
-def make_env(spec: TaskSpec, render_mode: str | None = None) -> FactoredEnv:
-    """Build the environment of a task: one-dimensional float32 observations, MultiDiscrete actions."""
-    return with_noise(_make_exact(spec, render_mode), spec.reward_noise, spec.state_noise)
+def task_listing() -> list[str]:
+    """Return the lines of `revalued list tasks`: every fixed name, then how other names are formed."""
+    return [*task_names(), *(kind.listing for kind in KINDS if kind.listing)]
 
 
-def with_noise(env: FactoredEnv, reward_noise: float, state_noise: float) -> FactoredEnv:
-    """Add noise to what an environment tells, if there is to be any."""
-    return Noisy(env, reward_noise, state_noise) if reward_noise > 0 or state_noise > 0 else env
+def kind_of(task: str) -> Kind:
+    """Return the kind that a task's name belongs to."""
+    for kind in KINDS:
+        if kind.owns(task):
+            return kind
+    raise unknown_name("task", task, task_names())
 
 
-def _make_exact(spec: TaskSpec, render_mode: str | None) -> FactoredEnv:
-    task = spec.task
-    if task in _TOYS:
-        if render_mode is not None:
-            raise UserError(f"{task} has no pictures")
-        return _TOYS[task]()
-    if task.startswith(gym_tasks.PREFIX):
-        return Factored(gym_tasks.make_gym_env(task, render_mode), spec.bins)
-    if task.startswith(metaworld_tasks.PREFIX):
-        return Factored(metaworld_tasks.MetaWorldEnv(task, render_mode), spec.bins)
-    if task.startswith(CUSTOM_PREFIX):
-        raise UserError(f"{task} is an environment of your own: hand it over from Python, as env=")
-    if task not in all_task_names():
-        raise unknown_name("task", task, task_names())
-    return Discretise(ControlSuiteEnv(task, render_mode), spec.bins)
+def make_env(spec: TaskSpec, render_mode: str | None = None, make_own: custom.EnvMaker | None = None) -> FactoredEnv:
+    """Build the environment of a task: one-dimensional float32 observations, MultiDiscrete actions.
 
-
-CUSTOM_PREFIX = "custom:"
-"""Begins the names of tasks whose environment is handed over as an object, and which no name can bring back."""
+    `make_own` makes the environment of a task that was handed over from Python.
+    """
+    own = kind_of(spec.task).make(spec.task, render_mode) if make_own is None else make_own(render_mode)
+    env = Factored(own, spec.bins)
+    is_noisy = spec.reward_noise > 0 or spec.state_noise > 0
+    return Noisy(env, spec.reward_noise, spec.state_noise) if is_noisy else env
 
 
 @lru_cache(maxsize=64)
-def describe(spec: TaskSpec) -> TaskInfo:
+def task_info(spec: TaskSpec) -> TaskInfo:
     """Return the sizes of a task, found by building its environment once."""
-    env = make_env(spec)
+    return _inspect(partial(make_env, spec))
+
+
+def find_task(spec: TaskSpec, env: custom.EnvSource | None = None) -> Task:
+    """Return the task of that name, or the one behind an environment handed over as object or function."""
+    if env is None:
+        return Task(task_info(spec), partial(make_env, spec), kind_of(spec.task).keeps_spaces)
+    make = partial(make_env, spec, make_own=custom.env_maker(spec.task, env))
+    return Task(_inspect(make), make, keeps_spaces=True)
+
+
+def task_of(config: TrainConfig, env: custom.EnvSource | None = None) -> Task:
+    """Return a run's task: the one its configuration names, or the environment handed over."""
+    return find_task(TaskSpec(config.task, config.bins, config.reward_noise, config.state_noise), env)
+
+
+def _inspect(make: Callable[[], FactoredEnv]) -> TaskInfo:
+    env = make()
     try:
-        return inspect(env)
+        return inspect_env(env)
     finally:
         env.close()
-
-
-def inspect(env: FactoredEnv) -> TaskInfo:
-    """Return what an environment is like; begins an episode to see whether there are masks."""
-    action_space = env.action_space
-    assert isinstance(action_space, spaces.MultiDiscrete)
-    assert env.observation_space.shape is not None
-    (observation_size,) = env.observation_space.shape
-    sizes = tuple(int(size) for size in action_space.nvec)
-    return TaskInfo(
-        observation_size=observation_size,
-        sizes=sizes,
-        reward_range=_reward_range(env.unwrapped),
-        max_episode_steps=_max_episode_steps(env),
-        masked=_has_masks(env, observation_size, sizes),
-    )
-
-
-def _has_masks(env: FactoredEnv, observation_size: int, sizes: tuple[int, ...]) -> bool:
-    """Begin an episode to see; what is wrong from the start is better said now than in the middle of a run."""
-    try:
-        observation, info = env.reset(seed=0)
-        store_observation(np.zeros(observation_size, np.float32), observation)
-        masked = "action_mask" in info
-        if masked:
-            read_mask(info, sizes)
-    except Exception as error:
-        reason = str(error) if isinstance(error, EnvFault) else f"{type(error).__name__}: {error}"
-        raise UserError(f"the environment fails at its first reset: {reason}") from error
-    return masked
-
-
-def _reward_range(env: gymnasium.Env[Any, Any]) -> tuple[float, float] | None:
-    """Return the range that an environment declares; one without ends says nothing."""
-    try:
-        low, high = (float(bound) for bound in getattr(env, "reward_range", ()))
-    except (TypeError, ValueError):
-        return None
-    return (low, high) if math.isfinite(low) and math.isfinite(high) else None
-
-
-def _max_episode_steps(env: gymnasium.Env[Any, Any]) -> int | None:
-    declared = getattr(env.unwrapped, "max_episode_steps", None)
-    limit = declared if env.spec is None or env.spec.max_episode_steps is None else env.spec.max_episode_steps
-    return int(limit) if isinstance(limit, int | float) and limit >= 1 and math.isfinite(limit) else None

@@ -1,8 +1,7 @@
-"""The paper's stochastic variants: Gaussian white noise on what the agent is told."""
+"""The paper's stochastic variants: Gaussian noise on the rewards and observations that the agent gets."""
 
 from __future__ import annotations
 
-import zlib
 from typing import Any
 
 import gymnasium
@@ -11,12 +10,11 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from revalued.envs.spaces.factored import FactoredEnv
-
-_NOISE_STREAM = zlib.crc32(b"noise")
+from revalued.seeding import noise_rng
 
 
 class Noisy(gymnasium.Wrapper[NDArray[np.float32], NDArray[np.int64], NDArray[np.float32], NDArray[np.int64]]):
-    """Adds noise to rewards and to every number of an observation, the first included.
+    """Adds noise to rewards and to every number of the observations, that of `reset` included.
 
     The simulation itself stays exact: noise never changes what happens, only what is seen of it. Noise is drawn from
     the episode's seed, so that an episode stays a pure function of seed and actions. The reward without noise is
@@ -26,7 +24,7 @@ class Noisy(gymnasium.Wrapper[NDArray[np.float32], NDArray[np.int64], NDArray[np
     def __init__(self, env: FactoredEnv, reward_noise: float, state_noise: float) -> None:
         super().__init__(env)
         self._reward_noise, self._state_noise = reward_noise, state_noise
-        self._rng = np.random.default_rng()
+        self._rng = noise_rng(None)
         if state_noise > 0:
             limit = np.finfo(np.float32).max
             self.observation_space = spaces.Box(-limit, limit, env.observation_space.shape, np.float32)
@@ -36,8 +34,7 @@ class Noisy(gymnasium.Wrapper[NDArray[np.float32], NDArray[np.int64], NDArray[np
     ) -> tuple[NDArray[np.float32], dict[str, Any]]:
         """Begin an episode; without a seed, noise goes on where it was."""
         if seed is not None:
-            # A stream of its own: the environment may draw from a generator with the very same seed.
-            self._rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(_NOISE_STREAM,)))
+            self._rng = noise_rng(seed)
         observation, info = self.env.reset(seed=seed, options=options)
         return self._blurred(observation), info
 

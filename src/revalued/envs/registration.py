@@ -8,8 +8,9 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from revalued.envs.kinds import TaskSpec, make_env, task_names
+from revalued.envs.kinds import make_env, task_names
 from revalued.envs.spaces.factored import FactoredEnv
+from revalued.envs.task import TaskSpec
 
 NAMESPACE = "revalued"
 

@@ -1,22 +1,52 @@
-"""A task as the training loop wants it: what it is like, and a function that makes its environments."""
+"""What a task is: plain values that name it, its sizes, and a function that makes its environments."""
 
 from __future__ import annotations
 
-import copy
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 import gymnasium
-from gymnasium.vector.utils import CloudpickleWrapper
+import numpy as np
+from gymnasium import spaces
 
-from revalued.envs.kinds import CUSTOM_PREFIX, TaskInfo, TaskSpec, describe, inspect, make_env, with_noise
+from revalued.envs.faults import EnvFault, read_mask, store_observation
 from revalued.envs.spaces.factored import Factored, FactoredEnv
 from revalued.errors import UserError
 
-EnvSource: TypeAlias = gymnasium.Env[Any, Any] | Callable[[], gymnasium.Env[Any, Any]]
-"""An environment of the user's own: an object, of which copies are made, or a function that makes one."""
+
+@dataclass(frozen=True)
+class TaskSpec:
+    """Everything needed to build an environment, in plain values, so that it travels to workers and into files."""
+
+    task: str
+    bins: int = 3
+    """Choices per dimension of a continuous action; a task with discrete actions keeps its own."""
+    reward_noise: float = 0.0
+    """Standard deviation of Gaussian noise on the rewards."""
+    state_noise: float = 0.0
+    """Standard deviation of Gaussian noise on every number of the observations."""
+
+
+@dataclass(frozen=True)
+class TaskInfo:
+    """What has to be known about a task before it can be learnt."""
+
+    observation_size: int
+    sizes: tuple[int, ...]
+    """Choices per action dimension."""
+    reward_range: tuple[float, float] | None
+    """Smallest and largest reward of one step, if known; noise not counted."""
+    max_episode_steps: int | None
+    """Length of the longest episode, if there is one."""
+    masked: bool = False
+    """Whether the environment tells in `info["action_mask"]` which choices are legal."""
+
+    @property
+    def mask_size(self) -> int:
+        """Return how many booleans a mask has, all dimensions laid end to end; 0 where there are no masks."""
+        return sum(self.sizes) if self.masked else 0
 
 
 @dataclass(frozen=True)
@@ -26,44 +56,64 @@ class Task:
     info: TaskInfo
     make: Callable[..., FactoredEnv]
     """Makes one environment, given nothing or a render mode; may be sent to other processes."""
+    keeps_spaces: bool = False
+    """Whether users see the spaces that the environment had before it was factored."""
 
+    def make_user_env(self, render_mode: str | None = None) -> gymnasium.Env[Any, Any]:
+        """Make an environment with the spaces that users see: what an agent's `predict` takes and returns.
 
-def find_task(spec: TaskSpec, env: EnvSource | None = None) -> Task:
-    """Return the task of that name, or the one behind an environment handed over as object or function."""
-    if env is None:
-        return Task(describe(spec), partial(make_env, spec))
-    if not spec.task.startswith(CUSTOM_PREFIX):
-        advice = f"name the task {CUSTOM_PREFIX} and what you like, such as {CUSTOM_PREFIX}MyEnv"
-        raise UserError(f"env= and the task {spec.task!r} contradict each other: {advice}")
-    # Functions defined in a script or a notebook cannot be imported by workers; cloudpickle sends their code along.
-    make = partial(_make_custom, CloudpickleWrapper(_maker(env)), spec)
-    trial = make()
-    try:
-        return Task(inspect(trial), make)
-    finally:
-        trial.close()
-
-
-def _maker(env: EnvSource) -> Callable[[], Any]:
-    if not isinstance(env, gymnasium.Env):
-        if not callable(env):
-            raise UserError(f"env= must be a Gymnasium environment or a function that makes one, got {env!r}")
+        An environment of the user's own, or one of Gymnasium's, keeps its spaces and is without noise. A task of this
+        package has flat observations and one choice per dimension, as in `gymnasium.make("revalued/TASK-v0")`.
+        """
+        env = self.make(render_mode)
+        layer: gymnasium.Env[Any, Any] = env
+        while self.keeps_spaces and isinstance(layer, gymnasium.Wrapper):
+            if isinstance(layer, Factored):
+                return layer.env
+            layer = layer.env
         return env
+
+
+def inspect_env(env: FactoredEnv) -> TaskInfo:
+    """Return what an environment is like; begins an episode to see whether there are masks."""
+    action_space = env.action_space
+    assert isinstance(action_space, spaces.MultiDiscrete)
+    assert env.observation_space.shape is not None
+    (observation_size,) = env.observation_space.shape
+    sizes = tuple(int(size) for size in action_space.nvec)
+    return TaskInfo(
+        observation_size=observation_size,
+        sizes=sizes,
+        reward_range=_reward_range(env.unwrapped),
+        max_episode_steps=_max_episode_steps(env),
+        masked=_has_masks(env, observation_size, sizes),
+    )
+
+
+def _has_masks(env: FactoredEnv, observation_size: int, sizes: tuple[int, ...]) -> bool:
+    """Begin an episode to see; what is wrong from the start is better said now than in the middle of a run."""
     try:
-        copy.deepcopy(env).close()
+        observation, info = env.reset(seed=0)
+        store_observation(np.zeros(observation_size, np.float32), observation)
+        masked = "action_mask" in info
+        if masked:
+            read_mask(info, sizes)
     except Exception as error:
-        reason = str(error).partition("\n")[0]
-        raise UserError(
-            f"the environment {env} cannot be copied ({type(error).__name__}: {reason}), and several are needed: "
-            "hand over a function that makes one"
-        ) from error
-    return partial(copy.deepcopy, env)
+        reason = str(error) if isinstance(error, EnvFault) else f"{type(error).__name__}: {error}"
+        raise UserError(f"the environment fails at its first reset: {reason}") from error
+    return masked
 
 
-def _make_custom(make: Callable[[], Any], spec: TaskSpec, render_mode: str | None = None) -> FactoredEnv:
-    env = make()
-    if not isinstance(env, gymnasium.Env):
-        raise UserError(f"the function handed over as env= must return a Gymnasium environment, it returned {env!r}")
-    if render_mode is not None and env.render_mode != render_mode:
-        raise UserError(f"the environment handed over as env= must be made with render_mode={render_mode!r}")
-    return with_noise(Factored(env, spec.bins), spec.reward_noise, spec.state_noise)
+def _reward_range(env: gymnasium.Env[Any, Any]) -> tuple[float, float] | None:
+    """Return the range that an environment declares; one without ends says nothing."""
+    try:
+        low, high = (float(bound) for bound in getattr(env, "reward_range", ()))
+    except (TypeError, ValueError):
+        return None
+    return (low, high) if math.isfinite(low) and math.isfinite(high) else None
+
+
+def _max_episode_steps(env: gymnasium.Env[Any, Any]) -> int | None:
+    declared = getattr(env.unwrapped, "max_episode_steps", None)
+    limit = declared if env.spec is None or env.spec.max_episode_steps is None else env.spec.max_episode_steps
+    return int(limit) if isinstance(limit, int | float) and limit >= 1 and math.isfinite(limit) else None

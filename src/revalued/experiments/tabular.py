@@ -23,6 +23,7 @@ from torch import Tensor
 
 from revalued.errors import unknown_name
 from revalued.ops.losses import exponential_weight, huber_slope
+from revalued.seeding import stream_rng
 
 COLUMNS = ("experiment", "variant", "N", "n", "updates", "frequency", "standard_error", "trials")
 EPSILON = 0.1
@@ -92,7 +93,7 @@ def simulate(learner: Learner, dimensions: int, choices: int, trials: int, updat
 
     Two learners with the same seed start from the same utilities and explore at the same updates with the same actions.
     """
-    rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, dimensions, choices))))
+    rng = stream_rng(seed, dimensions, choices)
     utilities = initial_utilities(rng, trials, dimensions, choices)
     targets = utilities.clone()
     optimal_taken = torch.empty(updates, trials, dimensions, dtype=torch.bool)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from revalued.errors import unknown_name
 from revalued.experiments.closed_forms import Noise, Target, gaussian_scale, target_difference
+from revalued.seeding import stream_rng
 
 Array = NDArray[np.float64]
 
@@ -36,6 +37,7 @@ COLUMNS = (
 GAMMA = 0.99
 BOUND = 1.0
 SEED = 0
+"""Each point of the grid has a generator of its own, whichever other points there are."""
 CHUNK_DRAWS = 1_000_000
 """Noise drawn at a time: 8 MB, whatever the grid."""
 
@@ -168,19 +170,14 @@ def compute(scale: str, report: Callable[[float], None]) -> list[dict[str, Any]]
     return rows
 
 
-def _generator(*key: int) -> np.random.Generator:
-    """Return the generator of one point of the grid; it does not depend on which other points there are."""
-    return np.random.Generator(np.random.PCG64(np.random.SeedSequence((SEED, *key))))
-
-
 def _lemma_rows(grid: Grid, choices: int) -> Iterator[dict[str, Any]]:
     samples = grid.samples(1, choices, 1)
-    maxima = draw_noise(_generator(1, choices), "uniform", (choices, samples), BOUND).max(axis=0)
+    maxima = draw_noise(stream_rng(SEED, 1, choices), "uniform", (choices, samples), BOUND).max(axis=0)
     yield from _rows("lemma-1", "uniform", (1, choices, 1), "maximum", Sample(0.0, maxima))
 
 
 def _theorem_rows(grid: Grid, noise: Noise, dimensions: int, choices: int) -> Iterator[dict[str, Any]]:
-    rng = _generator(2, get_args(Noise).index(noise), dimensions, choices)
+    rng = stream_rng(SEED, 2, get_args(Noise).index(noise), dimensions, choices)
     samples = grid.samples(dimensions, choices, max(grid.critics))
     drawn = sample_factorised(rng, noise, dimensions, choices, grid.critics, samples, BOUND)
     drawn["dqn", 1] = sample_maximum(rng, noise, choices**dimensions, samples, BOUND)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from revalued.envs import EnvSource
-from revalued.envs.spaces.choices import Choices, choices_of
+from revalued.envs.spaces.choice_table import ChoiceTable, choice_table
 from revalued.errors import UserError
 from revalued.export.graph import onnx_package, policy_model
 from revalued.run.files import replace_file
@@ -37,7 +37,7 @@ def export_run(
     run = load_run(path, warn, env)
     stage = run.task.make()
     try:
-        choices = choices_of(stage, run.config.bins)
+        choices = choice_table(stage)
     finally:
         stage.close()
     size = sum(tensor.numel() * tensor.element_size() for tensor in run.policy.parameters.values())
@@ -51,7 +51,7 @@ def export_run(
     return metadata
 
 
-def metadata_of(run: SavedRun, choices: Choices) -> dict[str, str]:
+def metadata_of(run: SavedRun, choices: ChoiceTable) -> dict[str, str]:
     """Return what the file says about itself; everything but plain words and numbers is JSON."""
     values = choices.values()
     facts: dict[str, Any] = {

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from revalued.acting.policy import Policy
 from revalued.actions import FactorisedActions
-from revalued.envs.spaces.choices import ActionPart, Choices
+from revalued.envs.spaces.choice_table import ActionPart, ChoiceTable
 from revalued.errors import UserError
 from revalued.networks import LAYER_NORM_EPSILON, NetworkShape
 
@@ -61,7 +61,7 @@ class Graph:
         return self.add("Reshape", name, value, self.constant(f"{name}.shape", shape, np.int64))
 
 
-def policy_model(policy: Policy, choices: Choices, *, masked: bool = False) -> Any:
+def policy_model(policy: Policy, choices: ChoiceTable, *, masked: bool = False) -> Any:
     """Return the ONNX model: from `observation` (and `mask`) to `sub_actions`, `action` and `utilities`."""
     onnx = onnx_package()
     actions, graph = policy.shape.actions, Graph()

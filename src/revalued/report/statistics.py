@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from revalued.report.results import Floats, Run
+from revalued.seeding import stream_rng
 
 FINAL_EVALUATIONS = 3
 """The final performance of a run is the mean of so many last evaluations: one greedy episode alone is noisy, and more
@@ -78,7 +79,7 @@ def bootstrap(
 
     The statistic gets, for each group, an array [resamples, size of the group] and returns one number per resample.
     """
-    rng = np.random.default_rng(seed)
+    rng = stream_rng(seed)
     drawn = []
     for group in groups:
         sample = np.asarray(group, dtype=np.float64)
@@ -139,7 +140,7 @@ def curve(runs: Sequence[Run], points: int = CURVE_POINTS, seed: int = SEED) -> 
     values = np.stack([np.interp(grid, run.env_steps, run.returns) for run in runs])
     low = high = None
     if len(runs) > 1:
-        rng = np.random.default_rng(seed)
+        rng = stream_rng(seed)
         chosen = rng.integers(len(runs), size=(CURVE_RESAMPLES, len(runs)))
         low, high = np.quantile(values[chosen].mean(axis=1), [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
     return Curve(grid, values.mean(axis=0), low, high, len(runs), all(run.finished for run in runs))

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from revalued.acting.policy import Policy
 from revalued.config import TrainConfig, validate
-from revalued.envs import EnvSource, Task
-from revalued.envs.of_config import task_of
+from revalued.envs import EnvSource, Task, task_of
 from revalued.errors import UserError
 from revalued.networks import Parameters
 from revalued.run.checkpoint import load_newest

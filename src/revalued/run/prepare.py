@@ -9,8 +9,7 @@ import torch
 
 from revalued.algorithms.decompositions import check_decomposition
 from revalued.config import TrainConfig, validate
-from revalued.envs import EnvSource, Task
-from revalued.envs.of_config import task_of
+from revalued.envs import EnvSource, Task, task_of
 from revalued.errors import UserError
 from revalued.native.choice import resolve_engine
 from revalued.training.build import AgentShape, agent_shape

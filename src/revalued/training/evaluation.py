@@ -13,10 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from revalued.acting.policy import Policy
-from revalued.envs import EnvFault, LaneError, Task, episode_seed, read_mask, store_observation
+from revalued.envs import EnvFault, LaneError, Task, read_mask, store_observation
 from revalued.errors import UserError
-
-EVALUATION_STREAM = "evaluation"
+from revalued.seeding import evaluate_seeds
 
 Watch: TypeAlias = Callable[[float], None]
 """Looks at an environment at the start of an episode and after each step, given the return so far."""
@@ -39,11 +38,6 @@ class Episode:
     """Whether the task was solved at any moment; None in an environment that does not tell."""
 
 
-def evaluation_seed(seed: int, updates: int, episode: int) -> int:
-    """Return the seed of a test episode: it depends on the run's seed, when it is held, and its number."""
-    return episode_seed(seed, EVALUATION_STREAM, updates, episode)
-
-
 def success_rate(episodes: list[Episode]) -> float | None:
     """Return the fraction of episodes that solved the task; None in an environment that does not tell."""
     known = [episode.success for episode in episodes if episode.success is not None]
@@ -64,7 +58,7 @@ def play(task: Task, policy: Policy, episodes: int, seed: int, *, video: Video |
     """Play greedy episodes in a new environment, as `revalued evaluate` does; a `video` is shown all of them."""
     if episodes < 1:
         raise UserError(f"episodes = {episodes} is not possible: it must be at least 1")
-    seeds = [episode_seed(seed, "evaluate", 0, number) for number in range(episodes)]
+    seeds = evaluate_seeds(seed, episodes)
     env = task.make(None if video is None else "rgb_array")
     try:
         with nullcontext(_unwatched) if video is None else video(env) as watch:

@@ -26,7 +26,7 @@ class LaneLoop:
     def __init__(self, config: TrainConfig, task: Task) -> None:
         self._config, num_envs = config, config.schedule.num_envs
         self._rng = stream_rng(config.seed, Stream.EXPLORATION)
-        self._lanes = lanes_from(task.make, task.info, num_envs, config.execution.workers, config.seed, "training")
+        self._lanes = lanes_from(task, range(num_envs), config.execution.workers, config.seed)
         self._observations: NDArray[np.float32] | None = None
         """What to act on next; None before the first episode."""
         self._masks: NDArray[np.bool_] | None = None

@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from revalued.config import TrainConfig
 from revalued.envs import Task
 from revalued.learner.metrics import Metrics
-from revalued.seeding import Stream, stream_rng
+from revalued.seeding import Stream, evaluation_seed, stream_rng
 from revalued.training.build import AgentShape, make_learner, make_replay
 from revalued.training.callbacks import Callbacks, Event, EventKind
-from revalued.training.evaluation import evaluation_seed, greedy_episodes, mean_metrics
+from revalued.training.evaluation import greedy_episodes, mean_metrics
 
 
 class Counts(NamedTuple):

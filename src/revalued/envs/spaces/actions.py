@@ -1,4 +1,4 @@
-"""From any action space that can be factorised to choices per dimension, and back to the environment's own form."""
+"""From any action space that can be factorised to choices per dimension, and back to an action of that space."""
 
 from __future__ import annotations
 

@@ -22,9 +22,9 @@ class Factored(gymnasium.Wrapper[NDArray[np.float32], NDArray[np.int64], Any, An
 
     def __init__(self, env: gymnasium.Env[Any, Any], bins: int) -> None:
         super().__init__(env)
-        self._actions = action_codec(env.action_space, bins)
+        self.action_codec = action_codec(env.action_space, bins)
         self._observations = observation_codec(env.observation_space)
-        self.action_space = spaces.MultiDiscrete(np.array(self._actions.sizes))
+        self.action_space = spaces.MultiDiscrete(np.array(self.action_codec.sizes))
         self.observation_space = spaces.Box(self._observations.low, self._observations.high, dtype=np.float32)
 
     def reset(
@@ -37,8 +37,8 @@ class Factored(gymnasium.Wrapper[NDArray[np.float32], NDArray[np.int64], Any, An
         return self._observations.flatten(answer[0]), answer[1]
 
     def step(self, action: NDArray[np.int64]) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
-        """Take the action of the environment's own form that is behind one choice per dimension."""
-        answer: Any = self.env.step(self._actions.decode(action))
+        """Take the action of the environment's own space that is behind one choice per dimension."""
+        answer: Any = self.env.step(self.action_codec.decode(action))
         if not isinstance(answer, tuple) or len(answer) != 5:
             raise EnvFault("step() must return observation, reward, terminated, truncated and info")
         observation, reward, terminated, truncated, info = answer

@@ -1,1 +1,1 @@
-"""Suites of tasks: the control suite, MetaWorld, ids of Gymnasium, toys."""
+"""Suites of tasks: the control suite, MetaWorld, Gymnasium's registry, environments of the user's own, toys."""

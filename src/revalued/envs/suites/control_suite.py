@@ -61,9 +61,14 @@ _OTHER_TASKS: Final[dict[str, tuple[str, ...]]] = {
 _NO_BOUND: Final = 1e10
 
 
-def all_task_names() -> list[str]:
-    """Return every task of the suite as `domain-task`, the benchmark tasks first."""
-    return [*BENCHMARK_TASKS, *(f"{domain}-{task}" for domain, tasks in _OTHER_TASKS.items() for task in tasks)]
+ALL_TASKS: Final[tuple[str, ...]] = (
+    *BENCHMARK_TASKS,
+    *(f"{domain}-{task}" for domain, tasks in _OTHER_TASKS.items() for task in tasks),
+)
+"""Every task of the suite as `domain-task`, the benchmark tasks first."""
+
+UNBOUNDED_TASKS: Final[tuple[str, ...]] = ("lqr-lqr_2_1", "lqr-lqr_6_2")
+"""Tasks whose actions have no bounds and so cannot be discretised."""
 
 
 class ControlSuiteEnv(gymnasium.Env[NDArray[np.float32], NDArray[np.float64]]):
@@ -78,8 +83,8 @@ class ControlSuiteEnv(gymnasium.Env[NDArray[np.float32], NDArray[np.float64]]):
     metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": 50}  # noqa: RUF012 - as in the base class
 
     def __init__(self, task: str, render_mode: str | None = None) -> None:
-        if task not in all_task_names():
-            raise unknown_name("control-suite task", task, all_task_names())
+        if task not in ALL_TASKS:
+            raise unknown_name("control-suite task", task, ALL_TASKS)
         require_render_mode(self.metadata, render_mode)
         self.render_mode = render_mode
         self._camera: Camera | None = None
@@ -106,7 +111,7 @@ class ControlSuiteEnv(gymnasium.Env[NDArray[np.float32], NDArray[np.float64]]):
         step_limit = self._simulation._step_limit  # dm_control has no public name for it
         self.max_episode_steps: int | None = math.ceil(step_limit) if math.isfinite(step_limit) else None
         # Rewards of the suite lie in the unit interval, except the quadratic costs of lqr.
-        self.reward_range: tuple[float, float] | None = None if task.startswith("lqr-") else (0.0, 1.0)
+        self.reward_range: tuple[float, float] | None = None if task in UNBOUNDED_TASKS else (0.0, 1.0)
         self._is_running = False
 
     @property

@@ -1,4 +1,4 @@
-"""Two small environments with known answers: one to learn in seconds, one that exposes a muddled stream."""
+"""Small environments with known answers, for tests and for teaching."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
+
+from revalued.seeding import stream_rng
 
 Observation = NDArray[np.float32]
 Action = NDArray[np.int64]
@@ -28,8 +30,6 @@ class LeverGame(gymnasium.Env[Observation, Action]):
     Observation: one-hot colour, then the fraction of the episode that is left. Without the latter, equal observations
     would have different values. The last step terminates.
     """
-
-    metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 - the base class declares it as a plain attribute
 
     def __init__(self, sizes: tuple[int, ...] = (2, 3, 5), num_colours: int = 4, episode_steps: int = 10) -> None:
         self.action_space = spaces.MultiDiscrete(np.array(sizes))
@@ -80,8 +80,6 @@ class CountingEnv(gymnasium.Env[Observation, Action]):
     `min_steps` and `max_steps`, and with `ending="either"` its kind of end varies too; both follow from the seed.
     """
 
-    metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 - the base class declares it as a plain attribute
-
     def __init__(
         self,
         sizes: tuple[int, ...] = (2, 3),
@@ -117,7 +115,7 @@ class CountingEnv(gymnasium.Env[Observation, Action]):
         if seed is None:
             seed = int(self.np_random.integers(2**32))
         self._fingerprint = self.fingerprint(seed)
-        shape = np.random.default_rng(seed)
+        shape = stream_rng(seed)
         self._episode_steps = int(shape.integers(self._min_steps, self._max_steps + 1))
         self._terminates = bool(shape.integers(2)) if self._ending == "either" else self._ending == "terminate"
         self._step = 0
@@ -137,3 +135,98 @@ class CountingEnv(gymnasium.Env[Observation, Action]):
 
     def _observe(self, last_action: Action) -> Observation:
         return np.array([self._fingerprint, self._step, *last_action], np.float32)
+
+
+class MaskedLevers(gymnasium.Env[Observation, Action]):
+    """A row of levers of which some positions are blocked, others at every step.
+
+    A lever at position j pays `(j + 1) / sizes[i]`, so the best is always the highest position that is not blocked; the
+    reward is the mean over levers. What would pay most is often blocked: an agent that maximises over blocked positions
+    overestimates. One that chooses them is fined, −1 for each such lever, or with `strict` stopped by a `ValueError`.
+    `best_return` is what the running episode pays at most.
+
+    Observation: one number per position, 1 where it is free, then the fraction of the episode that is left. The mask in
+    `info["action_mask"]` is the flat vector of the free positions. The last step terminates.
+    """
+
+    def __init__(self, sizes: tuple[int, ...] = (2, 3, 5), episode_steps: int = 10, *, strict: bool = False) -> None:
+        self.action_space = spaces.MultiDiscrete(np.array(sizes))
+        self.observation_space = spaces.Box(0.0, 1.0, (sum(sizes) + 1,), np.float32)
+        self.max_episode_steps: int | None = episode_steps
+        self.reward_range: tuple[float, float] | None = (-1.0, 1.0)
+        self.best_return = 0.0
+        self._strict = strict
+        self._sizes = sizes
+        self._pay = np.concatenate([(np.arange(size) + 1) / size for size in sizes]) / len(sizes)
+        self._starts = np.cumsum([0, *sizes[:-1]])
+        self._episode_steps = episode_steps
+        self._free = np.zeros((episode_steps + 1, sum(sizes)), bool)
+        self._step = episode_steps
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Observation, dict[str, Any]]:
+        """Draw which positions are free in every step of a new episode."""
+        super().reset(seed=seed)
+        self._free = self.np_random.random(self._free.shape) < 0.5
+        for start, size in zip(self._starts, self._sizes, strict=True):
+            # One position of each lever is always free.
+            spared = start + self.np_random.integers(size, size=len(self._free))
+            self._free[np.arange(len(self._free)), spared] = True
+        best = np.maximum.reduceat(np.where(self._free[:-1], self._pay, 0.0), self._starts, axis=1)
+        self.best_return = float(best.sum())
+        self._step = 0
+        return self._observe(), self._info()
+
+    def step(self, action: Action) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+        """Pay for the positions of the levers, then block others."""
+        if self._step >= self._episode_steps:
+            raise gymnasium.error.ResetNeeded("step() after the end of the episode: call reset() first")
+        positions = self._starts + np.asarray(action)
+        is_free = self._free[self._step, positions]
+        if self._strict and not is_free.all():
+            raise ValueError(f"action {np.asarray(action).tolist()} is illegal in step {self._step + 1}")
+        reward = float(np.where(is_free, self._pay[positions], -1 / len(self._sizes)).sum())
+        self._step += 1
+        return self._observe(), reward, self._step == self._episode_steps, False, self._info()
+
+    def _observe(self) -> Observation:
+        return np.array([*self._free[self._step], 1.0 - self._step / self._episode_steps], np.float32)
+
+    def _info(self) -> dict[str, Any]:
+        return {"action_mask": self._free[self._step].copy()}
+
+
+class TabularFMDP(gymnasium.Env[Observation, Action]):
+    """One state and N dimensions with n choices each; every action ends the episode.
+
+    The reward is +1 if all dimensions choose their optimal sub-action at once (choice 0, in each of them) and −1
+    otherwise. Its point is credit assignment: a dimension that chose right gets −1 because of the others. Choosing
+    uniformly gives an expected return of `2 / n**N − 1`, choosing optimally gives `optimal_return`, 1.
+
+    Observation: a single 1. An agent sees nothing else, there is nothing else to see.
+    """
+
+    def __init__(self, num_dimensions: int = 3, num_choices: int = 3) -> None:
+        self.action_space = spaces.MultiDiscrete(np.full(num_dimensions, num_choices))
+        self.observation_space = spaces.Box(0.0, 1.0, (1,), np.float32)
+        self.max_episode_steps: int | None = 1
+        self.reward_range: tuple[float, float] | None = (-1.0, 1.0)
+        self.optimal_return = 1.0
+        self._is_running = False
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Observation, dict[str, Any]]:
+        """Return to the one state there is."""
+        super().reset(seed=seed)
+        self._is_running = True
+        return np.ones(1, np.float32), {}
+
+    def step(self, action: Action) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+        """Pay the reward and end the episode."""
+        if not self._is_running:
+            raise gymnasium.error.ResetNeeded("step() after the end of the episode: call reset() first")
+        self._is_running = False
+        reward = 1.0 if (np.asarray(action) == 0).all() else -1.0
+        return np.ones(1, np.float32), reward, True, False, {}

@@ -1,1 +1,1 @@
-"""Many environments that step side by side, in this process or in workers."""
+"""Lanes: many environments that step side by side, each with episode after episode, in this process or in workers."""

@@ -1,4 +1,4 @@
-"""The heart of the lanes: one loop that steps a few environments and begins new episodes where old ones end."""
+"""The loop that steps some environments and begins new episodes where old ones end."""
 
 from __future__ import annotations
 
@@ -10,16 +10,27 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from revalued.envs.faults import EnvFault, are_finite, check_finite, copy_observation, read_mask, store_observation
+from revalued.envs.faults import (
+    EnvFault,
+    LaneError,
+    are_finite,
+    check_finite,
+    copy_observation,
+    read_mask,
+    store_observation,
+)
 from revalued.envs.spaces.factored import FactoredEnv
-from revalued.envs.vector.lane_types import LaneBuffers, LaneError, LaneState, episode_seed
+from revalued.envs.vector.lane_buffers import LaneBuffers
+from revalued.envs.vector.lane_state import LaneState
+from revalued.seeding import episode_seed
 
 
 class LaneGroup:
-    """Steps a contiguous set of lanes in a plain loop, in whatever process it lives.
+    """Steps some lanes in a plain loop, in whatever process it lives.
 
-    Actions are read from the buffers and results written there. Each episode is seeded from the run's seed, its lane
-    and its number alone, so it does not matter how the lanes are grouped.
+    Actions are read from the buffers and results written there, a row for each lane. Each episode is seeded from the
+    run's seed, its stream, the number of its lane and its own number alone, so it does not matter how the lanes are
+    grouped.
     """
 
     def __init__(
@@ -29,7 +40,7 @@ class LaneGroup:
         buffers: LaneBuffers,
         sizes: tuple[int, ...],
         seed: int,
-        stream: int | str,
+        stream: int,
     ) -> None:
         self.buffers = buffers
         self._lanes = lanes
@@ -142,7 +153,7 @@ class LaneGroup:
             raise EnvFault("there is an action_mask in info, but there was none at the first reset")
 
     def _go_on(self, rows: int | slice) -> None:
-        """Act on what the last step led to."""
+        """Make what the last step led to the observations to act on next."""
         self.buffers.observations[rows] = self.buffers.next_observations[rows]
         if self._is_masked:
             self.buffers.masks[rows] = self.buffers.next_masks[rows]

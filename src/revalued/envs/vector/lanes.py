@@ -10,12 +10,13 @@ from typing import Literal, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from revalued.envs.kinds import TaskInfo, TaskSpec, describe, make_env
-from revalued.envs.spaces.factored import FactoredEnv
+from revalued.envs.task import Task, TaskInfo
+from revalued.envs.vector.lane_buffers import LaneBuffers
 from revalued.envs.vector.lane_group import LaneGroup
-from revalued.envs.vector.lane_types import LaneBuffers, LaneState, LaneStep, Restored
+from revalued.envs.vector.lane_state import LaneState, LaneStep, Restored
 from revalued.envs.vector.worker_pool import WorkerPool
 from revalued.errors import UserError
+from revalued.seeding import Stream
 
 # Room for the actions of an episode whose length is not known beforehand, or is known to be enormous; doubled whenever
 # it runs out.
@@ -161,27 +162,18 @@ class Lanes:
         self._phase = to
 
 
-def make_lanes(spec: TaskSpec, num_lanes: int, workers: int, seed: int, *, stream: int | str = "training") -> Lanes:
-    """Build `num_lanes` environments of a task, in this process (`workers=0`) or spread over worker processes.
+def lanes_from(task: Task, lanes: range, workers: int, seed: int, stream: int = Stream.TRAINING) -> Lanes:
+    """Build lanes of a task, in this process (`workers=0`) or spread over worker processes.
 
-    More workers than lanes would have nothing to do, so there are at most as many as lanes.
+    The numbers of the lanes, with the seed and the stream, decide which episodes they play. More workers than lanes
+    would have nothing to do, so there are at most as many as lanes.
     """
-    return lanes_from(partial(make_env, spec), describe(spec), num_lanes, workers, seed, stream)
-
-
-def lanes_from(
-    make: Callable[[], FactoredEnv], info: TaskInfo, num_lanes: int, workers: int, seed: int, stream: int | str
-) -> Lanes:
-    """Build lanes from any function that makes the environment; with workers, it must be picklable."""
-    if num_lanes < 1:
-        raise UserError(f"there must be at least 1 environment, got {num_lanes}")
+    if len(lanes) < 1:
+        raise UserError(f"there must be at least 1 environment, got {len(lanes)}")
     if workers < 0:
         raise UserError(f"the number of workers cannot be negative, got {workers}")
-    stepper: Stepper
-    if workers == 0:
-        shape = (num_lanes, info.observation_size, len(info.sizes), info.mask_size)
-        buffers = LaneBuffers.over(bytearray(LaneBuffers.num_bytes(*shape)), *shape)
-        stepper = LaneGroup(make, range(num_lanes), buffers, info.sizes, seed, stream)
-    else:
-        stepper = WorkerPool(make, info, num_lanes, min(workers, num_lanes), seed, stream)
-    return Lanes(stepper, info)
+    if workers > 0:
+        return Lanes(WorkerPool(task, lanes, min(workers, len(lanes)), seed, stream), task.info)
+    memory = bytearray(LaneBuffers.num_bytes(len(lanes), task.info))
+    buffers = LaneBuffers.over(memory, len(lanes), task.info)
+    return Lanes(LaneGroup(task.make, lanes, buffers, task.info.sizes, seed, stream), task.info)

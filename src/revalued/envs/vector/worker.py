@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pickle
 import signal
-from collections.abc import Callable
 from multiprocessing.connection import Connection
 from types import FrameType
 from typing import Any, Final
 
-from revalued.envs.spaces.factored import FactoredEnv
+from revalued.envs.faults import LaneError
+from revalued.envs.task import Task
+from revalued.envs.vector.lane_buffers import LaneBuffers
 from revalued.envs.vector.lane_group import LaneGroup
-from revalued.envs.vector.lane_types import LaneBuffers, LaneError
 
 RESET: Final = b"r"
 STEP: Final = b"s"
@@ -24,16 +24,19 @@ _GRACE_SECONDS: Final = 10
 
 def run_worker(
     connection: Connection,
-    make: Callable[[], FactoredEnv],
+    task: Task,
     worker: int,
     lanes: range,
+    rows: slice,
+    num_lanes: int,
     memory: Any,
-    shape: tuple[int, int, int, int],
-    sizes: tuple[int, ...],
     seed: int,
-    stream: int | str,
+    stream: int,
 ) -> None:
-    """Step the lanes of one worker, on command, until the parent closes the pipe or fails to."""
+    """Step the lanes of one worker, on command, until the parent closes the pipe or is gone.
+
+    `memory` holds `num_lanes` lanes, of which this worker steps `rows`.
+    """
     # Ctrl-C in a terminal and a scheduler's SIGTERM reach every process of the group, but what they mean is for the
     # parent to decide. The parent held the signals back until here.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -41,7 +44,8 @@ def run_worker(
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM})
     try:
         try:
-            group = LaneGroup(make, lanes, LaneBuffers.over(memory, *shape).select(lanes), sizes, seed, stream)
+            buffers = LaneBuffers.over(memory, num_lanes, task.info).select(rows)
+            group = LaneGroup(task.make, lanes, buffers, task.info.sizes, seed, stream)
             connection.send_bytes(DONE)
             _serve(connection, group)
         except LaneError as error:

@@ -7,7 +7,7 @@ import multiprocessing
 import pickle
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import resource_tracker, util
@@ -15,9 +15,10 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from types import ModuleType
 
-from revalued.envs.kinds import TaskInfo
-from revalued.envs.spaces.factored import FactoredEnv
-from revalued.envs.vector.lane_types import LaneBuffers, LaneError, LaneState
+from revalued.envs.faults import LaneError
+from revalued.envs.task import Task
+from revalued.envs.vector.lane_buffers import LaneBuffers
+from revalued.envs.vector.lane_state import LaneState
 from revalued.envs.vector.worker import DONE, RESET, RESTORE, STEP, run_worker
 
 # How long a worker may take to notice that the pipe is closed before it is ended by force.
@@ -28,6 +29,7 @@ _PATIENCE_SECONDS = 5.0
 class _Worker:
     index: int
     lanes: range
+    rows: slice
     process: SpawnProcess
     connection: Connection
 
@@ -35,37 +37,28 @@ class _Worker:
 class WorkerPool:
     """Steps lanes in worker processes, each with a contiguous part of them; looks like one big `LaneGroup`."""
 
-    def __init__(
-        self,
-        make: Callable[[], FactoredEnv],
-        info: TaskInfo,
-        num_lanes: int,
-        num_workers: int,
-        seed: int,
-        stream: int | str,
-    ) -> None:
-        shape = (num_lanes, info.observation_size, len(info.sizes), info.mask_size)
+    def __init__(self, task: Task, lanes: range, num_workers: int, seed: int, stream: int) -> None:
         context = multiprocessing.get_context("spawn")
         # A RawArray lives in a file that is unlinked as soon as it is open: even kill -9 leaves nothing behind.
-        memory = context.RawArray(ctypes.c_byte, LaneBuffers.num_bytes(*shape))
-        self.buffers = LaneBuffers.over(memory, *shape)
+        memory = context.RawArray(ctypes.c_byte, LaneBuffers.num_bytes(len(lanes), task.info))
+        self.buffers = LaneBuffers.over(memory, len(lanes), task.info)
         self._workers: list[_Worker] = []
         # a pool that nobody closes: the pipes have to end before Python waits for the workers at its own end
         pipes: list[Connection] = []
         util.Finalize(self, _close_all, args=(pipes,), exitpriority=10)
         try:
             with _interrupts_held_back(), _main_module_hidden():
-                for index, lanes in enumerate(_split(num_lanes, num_workers)):
+                for index, rows in enumerate(_split(len(lanes), num_workers)):
                     here, there = context.Pipe()
                     process = context.Process(
                         target=run_worker,
-                        args=(there, make, index, lanes, memory, shape, info.sizes, seed, stream),
+                        args=(there, task, index, lanes[rows], rows, len(lanes), memory, seed, stream),
                         name=f"revalued-lanes-{index}",
                         daemon=True,
                     )
                     process.start()
                     there.close()  # the worker must hold the only copy, so that its death ends the pipe
-                    self._workers.append(_Worker(index, lanes, process, here))
+                    self._workers.append(_Worker(index, lanes[rows], rows, process, here))
                     pipes.append(here)
             self._receive_all()  # only now: all workers build their environments at the same time
         except BaseException:
@@ -88,7 +81,7 @@ class WorkerPool:
     def restore(self, state: LaneState) -> None:
         """Let all workers repeat the unfinished episodes of their lanes."""
         for worker in self._workers:
-            self._send(worker, RESTORE + pickle.dumps(state.select(worker.lanes)))
+            self._send(worker, RESTORE + pickle.dumps(state.select(worker.rows)))
         self._receive_all()
 
     def close(self) -> None:
@@ -128,10 +121,10 @@ def _close_all(pipes: list[Connection]) -> None:
         pipe.close()
 
 
-def _split(num_lanes: int, num_workers: int) -> Iterator[range]:
-    """Yield contiguous parts of the lanes, as even as possible."""
+def _split(num_lanes: int, num_workers: int) -> Iterator[slice]:
+    """Yield contiguous parts of the rows, as even as possible."""
     for index in range(num_workers):
-        yield range(index * num_lanes // num_workers, (index + 1) * num_lanes // num_workers)
+        yield slice(index * num_lanes // num_workers, (index + 1) * num_lanes // num_workers)
 
 
 def _death(worker: _Worker) -> LaneError:

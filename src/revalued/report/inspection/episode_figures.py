@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from revalued.envs.spaces.choices import Choices
+from revalued.envs.spaces.choice_table import ChoiceTable
 from revalued.report.drawing import Panel
 from revalued.report.inspection.data import EpisodeRecord
 from revalued.report.inspection.training_figures import BLUE, GREEN, ORANGE
@@ -82,7 +82,7 @@ def _smoothed(axes: Axes, steps: NDArray[np.int64], values: NDArray[Any]) -> Non
     axes.plot(steps[window - 1 :], np.convolve(values, np.full(window, 1 / window), "valid"), color=BLUE)
 
 
-def utility_panels(record: EpisodeRecord, choices: Choices, steps: range) -> list[Panel]:
+def utility_panels(record: EpisodeRecord, choices: ChoiceTable, steps: range) -> list[Panel]:
     """Draw one map per dimension: steps to the right, choices upwards, bright is best."""
     utilities = record.judgement.utilities[steps.start : steps.stop]
     values = choices.values()
@@ -117,7 +117,7 @@ def _map_drawer(name: str, values: list[Any], utilities: NDArray[np.float32], st
     return draw
 
 
-def choice_panels(records: Sequence[EpisodeRecord], choices: Choices) -> list[Panel]:
+def choice_panels(records: Sequence[EpisodeRecord], choices: ChoiceTable) -> list[Panel]:
     """Draw how often each sub-action was chosen: one bar per dimension, a few dimensions per panel."""
     actions = np.concatenate([record.actions for record in records])
     shares = [np.bincount(actions[:, i], minlength=size) / len(actions) for i, size in enumerate(choices.sizes)]
@@ -151,7 +151,7 @@ def _stacked_bar(axes: Axes, position: int, shares: NDArray[np.float64], values:
         left += share
 
 
-def agreement_panels(records: Sequence[EpisodeRecord], choices: Choices) -> list[Panel]:
+def agreement_panels(records: Sequence[EpisodeRecord], choices: ChoiceTable) -> list[Panel]:
     """Draw for each dimension how many critics choose as the ensemble; nothing for a single critic."""
     if records[0].judgement.q_values.shape[1] == 1:
         return []
@@ -179,11 +179,11 @@ def groups_of(count: int) -> list[range]:
     return [range(start, min(start + size, count)) for start in range(0, count, size)]
 
 
-def _span(dimensions: range, choices: Choices) -> str:
+def _span(dimensions: range, choices: ChoiceTable) -> str:
     return f"{choices.names[dimensions[0]]} to {choices.names[dimensions[-1]]}"
 
 
-def _dimension_axis(axes: Axes, dimensions: range, choices: Choices) -> None:
+def _dimension_axis(axes: Axes, dimensions: range, choices: ChoiceTable) -> None:
     axes.set_yticks(range(len(dimensions)), [choices.names[dimension] for dimension in dimensions])
     axes.set_ylim(len(dimensions) - 0.4, -0.6)
     axes.grid(visible=False, axis="y")

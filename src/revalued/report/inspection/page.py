@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 
 from revalued.config import to_dict
-from revalued.envs import EnvSource, episode_seed
-from revalued.envs.spaces.choices import Choices, choices_of
+from revalued.envs import EnvSource
+from revalued.envs.spaces.choice_table import ChoiceTable, choice_table
 from revalued.errors import UserError
 from revalued.report import pages
 from revalued.report.drawing import Panel, panel_svg, require_matplotlib
@@ -30,6 +30,7 @@ from revalued.report.inspection.replay import ReplayErrors, replay_errors
 from revalued.report.inspection.training_figures import learning_panels, replay_panels
 from revalued.report.video import check_video, film
 from revalued.run.load import SavedRun, load_run
+from revalued.seeding import evaluate_seeds
 
 GENERATOR = "revalued inspect"
 CLOSE_UP_STEPS = 100
@@ -42,7 +43,7 @@ class Played:
     """The episodes of a page, and the film of the first or why there is none."""
 
     records: list[EpisodeRecord]
-    choices: Choices
+    choices: ChoiceTable
     video: bytes | None
     why_no_video: str
     """Empty where there is a film, or where none was wanted."""
@@ -73,7 +74,7 @@ def inspect_run(
     pages.refuse_foreign(out, mark, force)
     beside = out.with_suffix(".mp4")
     may_replace_film = force or out.exists() or not beside.exists()
-    played = play(run, [episode_seed(seed, "evaluate", 0, number) for number in range(episodes)], video=video)
+    played = play(run, evaluate_seeds(seed, episodes), video=video)
     if played.video is not None and len(played.video) > LARGEST_EMBEDDED_VIDEO:
         if not may_replace_film:
             raise UserError(f"the film is too large for the page, and {beside} exists: move it away or add --force")
@@ -94,7 +95,7 @@ def play(run: SavedRun, seeds: Sequence[int], *, video: bool) -> Played:
             reason = str(error)
     stage = run.task.make()
     try:
-        choices = choices_of(stage, run.config.bins)
+        choices = choice_table(stage)
         records = [] if filmed is None else [filmed]
         for seed in seeds[len(records) :]:
             records.append(record_episode(stage, run.policy, seed, decomposition=decomposition))

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from revalued.algorithms.loss import Predictions, TensorBatch, loss_terms
 from revalued.networks import Parameters, predict
 from revalued.run.load import SavedRun
+from revalued.seeding import stream_rng
 
 SAMPLE = 4096
 _BLOCK = 256
@@ -38,7 +39,7 @@ def replay_errors(run: SavedRun, *, sample: int = SAMPLE, seed: int = 0) -> Repl
     live = np.flatnonzero(leaves > 0)
     if len(live) == 0:
         return None
-    rng = np.random.default_rng(seed)
+    rng = stream_rng(seed)
     uniform = rng.choice(live, size=min(sample, len(live)), replace=False)
     errors = td_errors(run, uniform)
     exponent = run.config.replay.priority_exponent

@@ -12,11 +12,9 @@ from numpy.typing import NDArray
 from revalued.acting.exploration import explore
 from revalued.acting.policy import Policy
 from revalued.config import EngineName, ExplorationConfig
-from revalued.envs import Lanes, Task
-from revalued.envs.vector.lane_group import LaneGroup
-from revalued.envs.vector.lane_types import LaneBuffers
+from revalued.envs import Lanes, Task, lanes_from
 from revalued.networks import NetworkShape, zeros
-from revalued.seeding import Stream
+from revalued.seeding import episode_stream, exploration_rng
 from revalued.training.actors.block import Arrays, Block, BlockShape
 
 
@@ -42,18 +40,6 @@ class ActorPlan:
         )
 
 
-def episode_stream(incarnation: int) -> str:
-    """Return the stream of episode seeds: a replaced actor never plays an episode of its predecessors again."""
-    return "training" if incarnation == 0 else f"training, incarnation {incarnation}"
-
-
-def exploration_rng(seed: int, actor: int, incarnation: int) -> np.random.Generator:
-    """Return the random stream by which one incarnation of an actor explores."""
-    return np.random.Generator(
-        np.random.PCG64(np.random.SeedSequence((seed, Stream.EXPLORATION), spawn_key=(actor, incarnation)))
-    )
-
-
 def lanes_of(actor: int, num_lanes: int) -> range:
     """Return the numbers of an actor's lanes among those of all actors."""
     return range(actor * num_lanes, (actor + 1) * num_lanes)
@@ -76,12 +62,8 @@ class Actor:
 
     def prepare(self) -> Arrays:
         """Build the environments and begin an episode in each; apart from the constructor, so that it may fail."""
-        info, num_lanes = self._plan.task.info, self._plan.num_lanes
-        shape = (num_lanes, info.observation_size, len(info.sizes), info.mask_size)
-        buffers = LaneBuffers.over(bytearray(LaneBuffers.num_bytes(*shape)), *shape)
-        stream, lanes = episode_stream(self._incarnation), lanes_of(self._actor, num_lanes)
-        group = LaneGroup(self._plan.task.make, lanes, buffers, info.sizes, self._plan.seed, stream)
-        self._lanes = Lanes(group, info)
+        plan, lanes = self._plan, lanes_of(self._actor, self._plan.num_lanes)
+        self._lanes = lanes_from(plan.task, lanes, 0, plan.seed, episode_stream(self._incarnation))
         self._observations = self._lanes.reset()
         self._masks = self._lanes.masks
         return {}

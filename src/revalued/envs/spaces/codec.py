@@ -1,4 +1,4 @@
-"""What an agent looks like from outside: observations and actions in the form of the environment it learns in."""
+"""Between the spaces that a user sees and the flat vectors and choices that an agent works with, in batches too."""
 
 from __future__ import annotations
 
@@ -11,31 +11,15 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from revalued.envs import EnvFault, Factored, FactoredEnv, read_mask, store_observation
+from revalued.envs.faults import EnvFault, read_mask, store_observation
 from revalued.envs.spaces.actions import action_codec
 from revalued.envs.spaces.observations import observation_codec
 from revalued.errors import UserError
 
-_OWN_FORM_PREFIXES = ("gym:", "custom:")
-
-
-def own_env(env: FactoredEnv, task: str) -> gymnasium.Env[Any, Any]:
-    """Return the environment whose observations and actions an agent speaks.
-
-    That is the user's own, before it was factored, for `gym:` and `custom:` tasks; a task of this package is what
-    `gymnasium.make("revalued/TASK-v0")` makes, with one choice per dimension.
-    """
-    layer: gymnasium.Env[Any, Any] = env
-    while task.startswith(_OWN_FORM_PREFIXES) and isinstance(layer, gymnasium.Wrapper):
-        if isinstance(layer, Factored):
-            return layer.env
-        layer = layer.env
-    return env
-
 
 @dataclass(frozen=True)
-class OwnForm:
-    """Translates between an environment's own form and flat vectors, for one observation or a batch of them."""
+class SpaceCodec:
+    """Translates between the spaces of an environment and flat vectors, for one observation or a batch of them."""
 
     observation_space: spaces.Space[Any]
     action_space: spaces.Space[Any]
@@ -46,8 +30,8 @@ class OwnForm:
     decode: Callable[[NDArray[np.int64]], Any]
 
     @classmethod
-    def of(cls, env: gymnasium.Env[Any, Any], bins: int) -> OwnForm:
-        """Return the form of an environment."""
+    def of(cls, env: gymnasium.Env[Any, Any], bins: int) -> SpaceCodec:
+        """Return the codec of an environment's spaces."""
         observations, actions = observation_codec(env.observation_space), action_codec(env.action_space, bins)
         return cls(
             env.observation_space,
@@ -98,7 +82,8 @@ class OwnForm:
         return actions if isinstance(self.action_space, spaces.Dict | spaces.Tuple) else np.stack(actions)
 
 
-def _parts(space: spaces.Space[Any]) -> list[tuple[Any, spaces.Space[Any]]] | None:
+def parts_of(space: spaces.Space[Any]) -> list[tuple[Any, spaces.Space[Any]]] | None:
+    """Return the keys and spaces of a Dict or Tuple; None for any other space."""
     if isinstance(space, spaces.Dict):
         return list(space.spaces.items())
     return list(enumerate(space.spaces)) if isinstance(space, spaces.Tuple) else None
@@ -106,7 +91,7 @@ def _parts(space: spaces.Space[Any]) -> list[tuple[Any, spaces.Space[Any]]] | No
 
 def _batch_size(space: spaces.Space[Any], observation: Any, where: str = "") -> int | None:
     """Return how many observations these are, None for a single one that is no batch."""
-    parts = _parts(space)
+    parts = parts_of(space)
     if parts is not None:
         expected = set(dict(parts))
         found = set(observation) if isinstance(space, spaces.Dict) and isinstance(observation, dict) else None
@@ -135,7 +120,7 @@ def _batch_size(space: spaces.Space[Any], observation: Any, where: str = "") -> 
 
 
 def _entry(space: spaces.Space[Any], observations: Any, index: int) -> Any:
-    parts = _parts(space)
+    parts = parts_of(space)
     if parts is None:
         return np.asarray(observations)[index]
     chosen = {key: _entry(part, observations[key], index) for key, part in parts}

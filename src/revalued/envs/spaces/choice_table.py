@@ -12,8 +12,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from revalued.envs.spaces.actions import action_codec
-from revalued.envs.spaces.discretise import Discretise
+from revalued.envs.spaces.codec import parts_of
 from revalued.envs.spaces.factored import Factored, FactoredEnv
 
 
@@ -37,8 +36,8 @@ class ActionPart:
 
 
 @dataclass(frozen=True)
-class Choices:
-    """All dimensions of an environment's action space, in the order of the policy's sub-actions."""
+class ChoiceTable:
+    """The names and values of all choices, dimension by dimension, in the order of the policy's sub-actions."""
 
     names: tuple[str, ...]
     sizes: tuple[int, ...]
@@ -50,7 +49,7 @@ class Choices:
         return [row[:size] for row, size in zip(rows, self.sizes, strict=True)]
 
 
-def choices_of(env: FactoredEnv, bins: int) -> Choices:
+def choice_table(env: FactoredEnv) -> ChoiceTable:
     """Return what the choices of a task's environment mean.
 
     Names come from the environment's attribute `action_names` where it has one name per dimension, otherwise from the
@@ -58,7 +57,7 @@ def choices_of(env: FactoredEnv, bins: int) -> Choices:
     """
     assert isinstance(env.action_space, spaces.MultiDiscrete)
     sizes = tuple(int(size) for size in env.action_space.nvec)
-    space, decode = _decoder(env, bins)
+    space, decode = _decoder(env)
     columns = [
         np.minimum(column, np.asarray(sizes) - 1)  # shorter dimensions repeat their last choice
         for column in range(max(sizes))
@@ -75,32 +74,25 @@ def choices_of(env: FactoredEnv, bins: int) -> Choices:
     own = getattr(env.unwrapped, "action_names", ())
     if len(own) == len(names):
         names = [str(label) for label in own]
-    return Choices(tuple(names), sizes, tuple(parts))
+    return ChoiceTable(tuple(names), sizes, tuple(parts))
 
 
-def _decoder(env: FactoredEnv, bins: int) -> tuple[spaces.Space[Any], Callable[[NDArray[np.int64]], Any]]:
+def _decoder(env: FactoredEnv) -> tuple[spaces.Space[Any], Callable[[NDArray[np.int64]], Any]]:
     """Return the environment's own action space, and how choices become an action of it."""
     layer: gymnasium.Env[Any, Any] = env
     while isinstance(layer, gymnasium.Wrapper):
-        if isinstance(layer, Discretise):
-            return layer.env.action_space, layer.action
         if isinstance(layer, Factored):
-            return layer.env.action_space, action_codec(layer.env.action_space, bins).decode
+            return layer.env.action_space, layer.action_codec.decode
         layer = layer.env
     return env.action_space, lambda choices: choices
 
 
 def _leaves(space: spaces.Space[Any], action: Any, where: str = "") -> Iterator[tuple[str, Any]]:
     """Yield the arrays and numbers of an action with their places, in the order of the dimensions."""
-    entries: list[tuple[Any, spaces.Space[Any]]]
-    if isinstance(space, spaces.Dict):
-        entries = list(space.spaces.items())
-    elif isinstance(space, spaces.Tuple):
-        entries = list(enumerate(space.spaces))
-    else:
+    parts = parts_of(space)
+    if parts is None:
         yield where, action
-        return
-    for key, part in entries:
+    for key, part in parts or ():
         yield from _leaves(part, action[key], f"{where}.{key}" if where else str(key))
 
 
