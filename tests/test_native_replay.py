@@ -9,28 +9,21 @@ import numpy.typing as npt
 import pytest
 
 from learner_twin import NEEDS_NATIVE
+from revalued.native import sum_tree
+from revalued.native.sum_tree import NativeTree, native_tree
 from revalued.replay import Replay
 from revalued.replay.sum_tree import SumTree
 
 pytestmark = NEEDS_NATIVE
 
 
-def in_numpy(size: int, **options: int) -> SumTree:
-    tree = SumTree(size, **options)
-    tree.native = None
-    return tree
-
-
-@pytest.mark.parametrize("top_width", [1, 5, 4096])
-@pytest.mark.parametrize("fan_out", [2, 7, 8, 13, 16, 64, 128])
-@pytest.mark.parametrize("size", [1, 2, 17, 1000, 20_000])
-def test_trees_are_equal_to_the_bit_after_random_operations(size: int, fan_out: int, top_width: int) -> None:
-    rng = np.random.default_rng(size * fan_out * top_width)
-    options = {"fan_out": fan_out, "top_width": top_width}
-    ours, numpys = SumTree(size, **options), in_numpy(size, **options)
-    assert ours.native is not None
-    for _ in range(20):
-        indices = rng.integers(size, size=rng.integers(1, 40))
+# A single leaf, no blocks, whole and ragged blocks under a top of 4,096, and up to four levels.
+@pytest.mark.parametrize("size", [1, 2, 17, 4096, 4097, 20_000, 65_536, 65_537, 1_048_577])
+def test_trees_are_equal_to_the_bit_after_random_operations(size: int) -> None:
+    rng = np.random.default_rng(size)
+    ours, numpys = SumTree(size, NativeTree), SumTree(size)
+    for _ in range(40):
+        indices = rng.integers(size, size=rng.integers(1, 400))
         values = rng.exponential(size=len(indices)) ** 4 * (rng.random(len(indices)) < 0.7)
         for tree in (ours, numpys):
             tree.set(indices, values)
@@ -48,9 +41,10 @@ def test_trees_are_equal_to_the_bit_after_random_operations(size: int, fan_out: 
             assert ours.find(places, 7).tolist() == ours.find(places * (ours.total / 7)).tolist()
 
 
-def test_a_wide_fan_is_left_to_numpy() -> None:
-    """It would add up in another order."""
-    assert SumTree(1000, fan_out=129, top_width=1).native is None
+@pytest.mark.parametrize("fan_out", [8, 17, 32])
+def test_levels_of_another_fan_out_are_refused(fan_out: int) -> None:
+    with pytest.raises(ValueError, match="16 children per node"):
+        NativeTree([np.zeros(fan_out * 100), np.zeros(100)], fan_out * 100)
 
 
 @pytest.mark.parametrize(
@@ -59,35 +53,41 @@ def test_a_wide_fan_is_left_to_numpy() -> None:
 )
 @pytest.mark.parametrize("name", ["set", "renew"])
 def test_what_is_wrong_is_refused_as_a_whole(name: str, indices: list[int], values: list[float]) -> None:
-    for tree in (SumTree(10), in_numpy(10)):
+    for tree in (SumTree(10, NativeTree), SumTree(10)):
         tree.set(np.arange(10), np.full(10, 2.0))
         with pytest.raises(ValueError, match="must"):
             getattr(tree, name)(np.array(indices), np.array(values, np.float64))
         assert tree.leaves.tolist() == [2.0] * 10
     with pytest.raises(ValueError, match="values for"):
-        SumTree(10).renew(np.arange(3), np.ones(2))
+        SumTree(10, NativeTree).renew(np.arange(3), np.ones(2))
 
 
 def test_arrays_may_be_write_protected() -> None:
     rows, leaves = np.arange(3), np.ones(3)
     rows.flags.writeable = leaves.flags.writeable = False
-    tree = SumTree(10)
+    tree = SumTree(10, NativeTree)
     tree.set(rows, leaves)
     tree.renew(rows, leaves)
     assert tree.leaves.tolist() == [1.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]
 
 
 def test_only_positive_leaves_are_renewed() -> None:
-    for tree in (SumTree(40, top_width=2), in_numpy(40, top_width=2)):
-        tree.set(np.arange(0, 40, 2), np.full(20, 2.0))
-        tree.renew(np.array([0, 1, 2, 39, 2]), np.array([5.0, 6.0, 7.0, 8.0, 9.0]))
-        assert tree.leaves.tolist() == [5.0, 0.0, 9.0, *[0.0, 2.0] * 18, 0.0]
-        assert tree.total == 5 + 9 + 2 * 18
+    for tree in (SumTree(10_000, NativeTree), SumTree(10_000)):
+        tree.set(np.arange(0, 10_000, 2), np.full(5000, 2.0))
+        tree.renew(np.array([0, 1, 2, 9999, 2]), np.array([5.0, 6.0, 7.0, 8.0, 9.0]))
+        assert tree.leaves.tolist() == [5.0, 0.0, 9.0, *[0.0, 2.0] * 4998, 0.0]
+        assert tree.total == 5 + 9 + 2 * 4998
+
+
+def test_a_replay_is_given_the_tree_in_c_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert native_tree() is NativeTree
+    monkeypatch.setattr(sum_tree, "why_missing", lambda: "there is no compiler")
+    assert native_tree() is None
 
 
 def test_nothing_is_found_among_zeros() -> None:
     with pytest.raises(ValueError, match="all 0"):
-        SumTree(100).find(np.array([0.0]))
+        SumTree(100, NativeTree).find(np.array([0.0]))
 
 
 SETTINGS: dict[str, Any] = {
@@ -103,10 +103,8 @@ SETTINGS: dict[str, Any] = {
 
 def twins(**changes: Any) -> tuple[Replay, Replay]:
     """Return a replay that C works for, and one of the same settings that it does not."""
-    ours, numpys = (Replay(**{**SETTINGS, **changes}) for _ in range(2))
-    assert ours._native is not None
-    numpys._priorities._tree.native = numpys._native = None
-    return ours, numpys
+    settings = {**SETTINGS, **changes}
+    return Replay(**settings, faster_tree=NativeTree), Replay(**settings)
 
 
 def assert_equal(ours: Replay, numpys: Replay) -> None:
@@ -187,53 +185,9 @@ def test_replays_are_equal_to_the_bit_all_around_the_ring(
         assert_equal(ours, numpys)
 
 
-def test_rows_may_be_too_many_for_small_numbers() -> None:
-    ours, numpys = twins()
-    for replay in (ours, numpys):
-        replay._next_rows = replay._next_rows.astype(np.int64)  # as from 2^31 rows on
-    ours._native = ours._in_native_code()
-    feed = Feed(ours, numpys, max_choices=3, mask_size=0, seed=0)
-    feed.begin()
-    for _ in range(50):
-        feed.append(np.zeros((2, 3), np.bool_))
-        feed.sample()
-        assert_equal(ours, numpys)
-
-
-def taken_by_c(replay: Replay, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Return a list that tells of every later step whether C took it."""
-    taken: list[bool] = []
-    native = replay._native
-    assert native is not None
-    append = native.append
-
-    def watched(*arguments: Any) -> int | None:
-        overwritten = append(*arguments)
-        taken.append(overwritten is not None)
-        return overwritten
-
-    monkeypatch.setattr(native, "append", watched)
-    return taken
-
-
-def test_c_takes_the_usual_steps_and_leaves_the_others_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    ours, numpys = twins()
-    taken = taken_by_c(ours, monkeypatch)
-    feed = Feed(ours, numpys, max_choices=3, mask_size=0, seed=0)
-    nothing, in_lane_1 = np.zeros((2, 3), np.bool_), np.array([False, True, False])
-    feed.begin()
-    for ended in (*[nothing] * 4, np.array([in_lane_1, ~in_lane_1]), *[nothing] * 3):
-        feed.append(ended)
-    assert taken == [False, False, True, True, False, False, False, True]  # a window of 3 - 1 waiting steps fills first
-    assert_equal(ours, numpys)
-
-
 @pytest.mark.parametrize("lanes", [None, [0, 2]])
-def test_arrays_of_other_kinds_and_orders_are_stored_as_numpy_would(
-    lanes: list[int] | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_arrays_of_other_kinds_and_orders_are_stored_alike(lanes: list[int] | None) -> None:
     ours, numpys = twins(n_step=1)
-    taken = taken_by_c(ours, monkeypatch)
     rng = np.random.default_rng(0)
     num_lanes = 3 if lanes is None else len(lanes)
     for replay in (ours, numpys):
@@ -246,7 +200,6 @@ def test_arrays_of_other_kinds_and_orders_are_stored_as_numpy_would(
         for replay in (ours, numpys):
             replay.append(actions, rewards, ends, ends, observations, observations, lanes)
         assert_equal(ours, numpys)
-    assert taken == [True] * 3
 
 
 @pytest.mark.parametrize("wrong", [-1, 3, 2**40])

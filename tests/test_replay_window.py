@@ -13,9 +13,10 @@ def push(
 ) -> list[tuple[int, int, float, float]]:
     """Push one step and return the (column, age, R, Γ) complete by it, oldest last."""
     terminated, truncated = (np.full(len(lanes), ended == end) for end in ("terminated", "truncated"))
-    complete: CompleteSteps = window.push(np.array(lanes), np.array(rewards), terminated, truncated)
-    columns = (complete.columns, complete.ages, complete.returns, complete.discounts)
-    return sorted(zip(*(column.tolist() for column in columns), strict=True))
+    complete: CompleteSteps = window.push(np.array(lanes), np.array(rewards), terminated, terminated | truncated)
+    columns = np.arange(len(lanes))[complete.columns]
+    rest = (complete.ages, complete.returns, complete.discounts)
+    return sorted(zip(columns.tolist(), *(np.full(len(columns), part).tolist() for part in rest), strict=True))
 
 
 def test_steps_complete_one_by_one_and_at_the_end_all_at_once() -> None:

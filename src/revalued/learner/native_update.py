@@ -24,13 +24,13 @@ from revalued.learner.state import (
 )
 from revalued.native.acting import NativeCritics
 from revalued.native.layout import (
+    BackwardC,
     FoldingC,
     KeptC,
     LossC,
     Memory,
     ParametersC,
     ScratchC,
-    SlopesC,
     StepC,
     UpdateC,
     address,
@@ -89,32 +89,68 @@ class NativeEngine:
         block = min(ROWS_AT_A_TIME, rows)
 
         def folding(merged: MergedLayers | None) -> FoldingC:
-            block1 = None if merged is None else merged.address
-            return FoldingC(block1, reserve(critics, hidden, width), reserve(critics, outputs))
+            return FoldingC(
+                block1=None if merged is None else merged.address,
+                head_weight=reserve(critics, hidden, width),
+                head_bias=reserve(critics, outputs),
+            )
 
-        kept = [reserve(self._places, rows, hidden) for _ in range(3)]
-        features = kept[0] if state.merges_online else reserve(self._places, rows, hidden)
+        kept_hidden = reserve(self._places, rows, hidden)
+        kept = KeptC(
+            hidden=kept_hidden,
+            block1=reserve(self._places, rows, hidden),
+            block2=reserve(self._places, rows, hidden),
+            features=kept_hidden if state.merges_online else reserve(self._places, rows, hidden),
+            mean=reserve(self._places, rows),
+            inverse_deviation=reserve(self._places, rows),
+            output=address(self._output),
+            output_gradient=address(self._output_gradient),
+        )
+        scratch = ScratchC(
+            hidden=reserve(threads, block, hidden),
+            block1=reserve(threads, block, hidden),
+            block2=reserve(threads, block, hidden),
+            raw=reserve(threads, block, width),
+            mean=reserve(threads, block),
+            inverse_deviation=reserve(threads, block),
+            outputs=reserve(threads, 2, outputs),
+        )
+        backward = BackwardC(
+            scaled=reserve(threads, rows, width),
+            upstream=reserve(threads, rows, width),
+            residual=reserve(threads, rows, hidden),
+            block1=reserve(threads, rows, hidden),
+            merged=reserve(threads, inputs, hidden),
+            head=reserve(threads, hidden, width),
+            squares=reserve(threads, dtype=torch.float64),
+        )
         return UpdateC(
-            self._library.sgemm, threads, critics, rows, inputs, hidden, outputs, width, block,
-            LAYER_NORM_EPSILON, shape.trunk_gradient_scale,
-            ParametersC.of(state.online), ParametersC.of(state.target),
-            ParametersC.of(state.first_moment), ParametersC.of(state.second_moment), ParametersC.of(self._gradients),
-            folding(self._merged), folding(self._merged_target),
-            KeptC(
-                *kept, features, reserve(self._places, rows), reserve(self._places, rows),
-                address(self._output), address(self._output_gradient),
-            ),
-            ScratchC(
-                *(reserve(threads, block, hidden) for _ in range(3)), reserve(threads, block, width),
-                reserve(threads, block), reserve(threads, block), reserve(threads, 2, outputs),
-            ),
-            SlopesC(
-                *(reserve(threads, rows, width) for _ in range(2)), *(reserve(threads, rows, hidden) for _ in range(2)),
-                reserve(threads, inputs, hidden), reserve(threads, hidden, width),
-                reserve(threads, dtype=torch.float64),
-            ),
-            address(self._observations), address(self._target), address(self._online_next), self._target.shape[1],
-        )  # fmt: skip
+            sgemm=self._library.sgemm,
+            threads=threads,
+            critics=critics,
+            rows=rows,
+            inputs=inputs,
+            hidden=hidden,
+            outputs=outputs,
+            width=width,
+            block=block,
+            epsilon=LAYER_NORM_EPSILON,
+            trunk_scale=shape.trunk_gradient_scale,
+            online=ParametersC.of(state.online),
+            target=ParametersC.of(state.target),
+            first_moment=ParametersC.of(state.first_moment),
+            second_moment=ParametersC.of(state.second_moment),
+            gradients=ParametersC.of(self._gradients),
+            online_folding=folding(self._merged),
+            target_folding=folding(self._merged_target),
+            kept=kept,
+            scratch=scratch,
+            backward=backward,
+            observations=address(self._observations),
+            target_next=address(self._target),
+            online_next=address(self._online_next),
+            target_passes=self._target.shape[1],
+        )
 
     def _lay_out_loss(self) -> LossC:
         algorithm, actions = self.state.algorithm, self.state.shape.actions
@@ -131,7 +167,7 @@ class NativeEngine:
             targets=self._memory.reserve(rows),
             errors=self._memory.reserve(critics, rows),
             sums=self._memory.reserve(critics, self._threads, len(_FIGURES) - 1, dtype=torch.float64),
-            figures=array_address(self._figures, np.float64),
+            metrics=array_address(self._figures, np.float64),
         )
 
     def _lay_out_step(self) -> StepC:

@@ -1,19 +1,10 @@
-/* Outputs of critics for a few observations, for choosing actions. */
+/* Outputs of critics for a few observations, for choosing actions: `revalued.networks.predict` without what the head's
+   outputs mean. */
 
 #include "kernels.h"
 
 #include <math.h>
 #include <string.h>
-
-typedef struct {
-    Sgemm *sgemm;
-    int (*set_product_threads)(int); /* for products of the calling thread; returns what it was; may be missing */
-    int max_threads, critics, inputs, hidden, outputs, block; /* T, K, D, H, O; rows that fit into the memory below */
-    float epsilon;
-    Parameters parameters;
-    const float *merged;                 /* [K, D, H]: the first two layers multiplied, or NULL */
-    float *residual, *block1, *features; /* [T, block, H] */
-} Critics;
 
 /* out = relu(out + bias) + residual; both may be missing */
 VECTORISED static void activate(float *restrict out, const float *restrict bias, const float *restrict residual,

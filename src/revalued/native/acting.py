@@ -40,10 +40,21 @@ class NativeCritics:
         size = (threads, ROWS_AT_A_TIME, shape.hidden_size)
         library = self._library
         self._critics = CriticsC(
-            library.sgemm, library.set_product_threads, threads, shape.critics, shape.observation_size + 1,
-            shape.hidden_size, shape.head_size, ROWS_AT_A_TIME, LAYER_NORM_EPSILON, ParametersC.of(self._parameters),
-            None if self._merged is None else self._merged.address, *(memory.reserve(*size) for _ in range(3)),
-        )  # fmt: skip
+            sgemm=library.sgemm,
+            set_product_threads=library.set_product_threads,
+            max_threads=threads,
+            critics=shape.critics,
+            inputs=shape.observation_size + 1,
+            hidden=shape.hidden_size,
+            outputs=shape.head_size,
+            block=ROWS_AT_A_TIME,
+            epsilon=LAYER_NORM_EPSILON,
+            parameters=ParametersC.of(self._parameters),
+            merged=None if self._merged is None else self._merged.address,
+            residual=memory.reserve(*size),
+            block1=memory.reserve(*size),
+            features=memory.reserve(*size),
+        )
         # torch's memory is always aligned alike, and products round accordingly; the last column carries the bias
         self._inputs = torch.ones(self._capacity, shape.observation_size + 1)
         self._observations = self._inputs.numpy()[:, :-1]

@@ -1,14 +1,14 @@
-/* What depends on a critic's parameters alone: layers multiplied together; `revalued.passes` explains the algebra. */
+/* What depends on a critic's parameters alone: layers without an activation between them, multiplied together.
+
+   - The input layer has no activation, so (x W0 + b0) W1 = x (W0 W1) + b0 W1: with few observations it is cheaper to
+     multiply the weights first.
+   - LayerNorm's scale g and shift c go into the head: (n * g + c) Wh + bh = n (g * Wh) + (c Wh + bh).
+   - LayerNorm takes the mean m of the features h away and multiplies by r, one over their deviation. Columns of the
+     head's weights may be centred, and then (h - m) Wh = h Wh: the features need not be normalised at all, only the
+     head's few outputs are multiplied by r. The gradient that comes back through centred weights is centred too, which
+     is half of LayerNorm's backward pass. A column of 1/H behind the head's weights yields m along with the outputs. */
 
 #include "kernels.h"
-
-typedef struct {
-    Sgemm *sgemm;
-    int (*set_product_threads)(int);    /* see `Critics` in acting.c */
-    int critics, inputs, hidden;        /* K, D, H */
-    const float *input, *weight, *bias; /* [K, D, H], [K, H, H], [K, H] */
-    float *merged;                      /* [K, D, H] */
-} Layers;
 
 /* Columns from..to of one critic's product, with the second bias in its last row. */
 static void merge_layers(Sgemm *sgemm, const float *input, const float *weight, const float *bias, int inputs,

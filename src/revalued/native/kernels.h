@@ -1,13 +1,18 @@
-/* One gradient update of a stack of critics, in C.
+/* Everything that the C code has in common: its structures, how threads share out work, and the matrix product.
 
-   It computes what `revalued.passes`, `revalued.algorithms.objective` and `TorchEngine` say with tensors; read
-   those first. What differs is the order: every thread carries a critic of its own (or, where there are more
-   threads than critics, some rows of one) through a whole pass, a few rows at a time, so that element-wise work finds
-   its numbers in the core's cache and threads meet twice in an update instead of a hundred times. Matrix products are
-   left to the BLAS library that PyTorch brings along.
+   One gradient update of a stack of critics computes what `revalued.learner.torch_update` says with tensors, and its
+   loss is that of `revalued.algorithms.loss`; read those first. What differs is the order: every thread carries a
+   critic of its own (or, where there are more threads than critics, some rows of one) through a whole pass, a few rows
+   at a time, so that element-wise work finds its numbers in the core's cache and threads meet twice in an update
+   instead of a hundred times. Matrix products are left to the BLAS library that PyTorch brings along.
+
+   update.c   the update as a whole, and Adam      folding.c   layers multiplied together
+   passes.c   forward and backward pass            acting.c    outputs for choosing actions
+   loss.c     the loss and its gradient            sum_tree.c  the replay's priorities
 
    Letters are those of the package: K critics, B rows of the batch, D inputs (observations and a one), H hidden units,
-   O outputs of the head. Matrices are stored by rows. Python owns all memory (`layout.py`). */
+   O outputs of the head, N dimensions of A choices; T threads. Matrices are stored by rows. Python owns all memory and
+   fills the structures (`layout.py`), whose sizes are compared when the library is loaded. */
 
 #ifndef REVALUED_KERNELS_H
 #define REVALUED_KERNELS_H
@@ -40,9 +45,9 @@ typedef union {
     float *all[NUM_PARAMETERS];
 } Parameters;
 
-/* What depends on parameters alone, see `revalued.passes.fold`. */
+/* What depends on parameters alone; folding.c explains it. */
 typedef struct {
-    float *block1;      /* [K, D, H], or NULL where merging the first two layers does not pay */
+    float *block1;      /* [K, D, H]: the first two layers, or NULL where merging them does not pay */
     float *head_weight; /* [K, H, W]: O columns, one that averages, zeros up to W */
     float *head_bias;   /* [K, O] */
 } Folding;
@@ -50,7 +55,7 @@ typedef struct {
 /* What the pass that is differentiated leaves for the backward pass, [S, B, ...]: a place for every critic where
    PyTorch computes the loss of all of them, else one for every team of threads, used again for the next critic. */
 typedef struct {
-    float *hidden, *block1, *block2, *features; /* H wide; `features` lies in `hidden` where nobody asks for that again */
+    float *hidden, *block1, *block2, *features; /* H wide; `features` lies in `hidden` where that is not asked for again */
     float *mean, *inverse_deviation;
     float *output, *output_gradient; /* O wide */
 } Kept;
@@ -61,23 +66,26 @@ typedef struct {
     float *outputs; /* [T, 2, O]: two rows of outputs, which may be too many for the stack */
 } Scratch;
 
-/* Memory of the threads that share a critic: [T, ...], and one number for every thread. */
+/* Gradients on their way back through a critic, in memory of the threads that share it. */
 typedef struct {
-    float *scaled, *upstream, *residual, *block1, *merged, *head;
-    double *squares;
-} Slopes;
+    float *scaled, *upstream;  /* [T, B, W], of the head's outputs: divided by the deviation, and what flows on */
+    float *residual, *block1;  /* [T, B, H], of the activations */
+    float *merged, *head;      /* [T, D, H] and [T, H, W], of the folded layers */
+    double *squares;           /* [T]: each thread's sum of squares of gradients */
+} Backward;
 
 /* Everything that stays the same from update to update. */
 typedef struct {
     Sgemm *sgemm;
-    int threads, critics, rows, inputs, hidden, outputs, width, block; /* T, K, B, D, H, O, W */
-    float epsilon, trunk_scale;                                       /* of LayerNorm; on gradients before the head */
+    int threads, critics, rows, inputs, hidden, outputs; /* T, K, B, D, H, O */
+    int width, block;                                    /* W; rows that go through a critic together */
+    float epsilon, trunk_scale;                          /* of LayerNorm; on gradients before the head */
     Parameters online, target, first_moment, second_moment;
     Parameters gradients; /* not of all critics: a place for every team of threads, which uses it again and again */
     Folding online_folding, target_folding;
     Kept kept;
     Scratch scratch;
-    Slopes slopes;
+    Backward backward;
     const float *observations;          /* [2, B, D]: next, now */
     float *target_next, *online_next;   /* [K, passes, B, O]: the target's next and, if asked for, now; [K, B, O] */
     int target_passes;                  /* 2 where the loss asks the target about now too */
@@ -105,8 +113,36 @@ typedef struct {
     float *errors;        /* [K, B]: sizes of TD errors */
     float *priorities;    /* [B] */
     double *sums;         /* [K, T, NUM_SUMS] over rows, one set for every critic and thread that had to do with it */
-    double *figures;      /* [NUM_SUMS + 1]: for the log */
+    double *metrics;      /* [NUM_SUMS + 1]: for the log */
 } Loss;
+
+/* Critics that choose actions. */
+typedef struct {
+    Sgemm *sgemm;
+    int (*set_product_threads)(int); /* for products of the calling thread; returns what it was; may be missing */
+    int max_threads, critics, inputs, hidden, outputs, block; /* T, K, D, H, O; rows that fit into the memory below */
+    float epsilon;                                            /* of LayerNorm */
+    Parameters parameters;
+    const float *merged;                 /* [K, D, H]: the first two layers multiplied, or NULL */
+    float *residual, *block1, *features; /* [T, block, H] */
+} Critics;
+
+/* The critics' first two layers, and their product. */
+typedef struct {
+    Sgemm *sgemm;
+    int (*set_product_threads)(int);    /* as in `Critics` */
+    int critics, inputs, hidden;        /* K, D, H */
+    const float *input, *weight, *bias; /* [K, D, H], [K, H, H], [K, H] */
+    float *merged;                      /* [K, D, H] */
+} Layers;
+
+/* A sum tree: levels of partial sums, leaves first; each node is the sum of FAN_OUT neighbours one level below. */
+typedef struct {
+    double **levels;
+    int num_levels;
+    int64_t size, top_width; /* leaves, and nodes of the last level */
+    double *running;         /* [top_width + 1]: sums of the top's first nodes */
+} Tree;
 
 /* Where a thread stands: `parts` threads share a critic, `teams` such teams share all critics evenly. */
 typedef struct {
@@ -155,7 +191,7 @@ double backward_critic(const Update *u, int critic, int store, Place at);
 /* loss.c */
 int count_wrong_actions(const Update *u, const Loss *l);
 int find_targets(const Update *u, const Loss *l, int from, int to, Place at);
-void find_slopes(const Update *u, const Loss *l, int critic, int store, int from, int to, double *sums);
+void find_gradients(const Update *u, const Loss *l, int critic, int store, int from, int to, double *sums);
 int find_priorities(const Update *u, const Loss *l, int from, int to);
 
 #endif

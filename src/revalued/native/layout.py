@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ctypes import Structure, addressof, c_char, c_float, c_int, c_int64, c_void_p
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,8 +17,17 @@ def _pointers(*names: str) -> list[tuple[str, type[c_void_p]]]:
     return [(name, c_void_p) for name in names]
 
 
-class ParametersC(Structure):
-    """`Parameters`, in the order of `NetworkShape.sizes`."""
+class _StructureC(Structure):
+    """A structure that is filled by name: fields not named are 0, names that are no fields are refused."""
+
+    def __init__(self, **values: Any) -> None:
+        if unknown := values.keys() - {name for name, *_ in self._fields_}:
+            raise TypeError(f"{type(self).__name__} has no {', '.join(sorted(unknown))}")
+        super().__init__(**values)
+
+
+class ParametersC(_StructureC):
+    """`Parameters`."""
 
     _fields_ = _pointers(
         "input", "block1_weight", "block1_bias", "block2_weight", "block2_bias",
@@ -27,16 +37,16 @@ class ParametersC(Structure):
     @classmethod
     def of(cls, parameters: Parameters) -> ParametersC:
         """Point to the parameters of all critics."""
-        return cls(*(address(tensor) for tensor in parameters.values()))
+        return cls(**{name.replace(".", "_"): address(tensor) for name, tensor in parameters.items()})
 
 
-class FoldingC(Structure):
+class FoldingC(_StructureC):
     """`Folding`."""
 
     _fields_ = _pointers("block1", "head_weight", "head_bias")
 
 
-class KeptC(Structure):
+class KeptC(_StructureC):
     """`Kept`."""
 
     _fields_ = _pointers(
@@ -44,19 +54,19 @@ class KeptC(Structure):
     )
 
 
-class ScratchC(Structure):
+class ScratchC(_StructureC):
     """`Scratch`."""
 
     _fields_ = _pointers("hidden", "block1", "block2", "raw", "mean", "inverse_deviation", "outputs")
 
 
-class SlopesC(Structure):
-    """`Slopes`."""
+class BackwardC(_StructureC):
+    """`Backward`."""
 
     _fields_ = _pointers("scaled", "upstream", "residual", "block1", "merged", "head", "squares")
 
 
-class UpdateC(Structure):
+class UpdateC(_StructureC):
     """`Update`."""
 
     _fields_ = [
@@ -69,13 +79,13 @@ class UpdateC(Structure):
         ("target_folding", FoldingC),
         ("kept", KeptC),
         ("scratch", ScratchC),
-        ("slopes", SlopesC),
+        ("backward", BackwardC),
         *_pointers("observations", "target_next", "online_next"),
         ("target_passes", c_int),
     ]
 
 
-class LossC(Structure):
+class LossC(_StructureC):
     """`Loss`."""
 
     _fields_ = [
@@ -88,11 +98,11 @@ class LossC(Structure):
         ),
         ("beta", c_float),
         ("temperature", c_float),
-        *_pointers("targets", "errors", "priorities", "sums", "figures"),
+        *_pointers("targets", "errors", "priorities", "sums", "metrics"),
     ]  # fmt: skip
 
 
-class StepC(Structure):
+class StepC(_StructureC):
     """`Step`."""
 
     _fields_ = [
@@ -101,7 +111,7 @@ class StepC(Structure):
     ]
 
 
-class CriticsC(Structure):
+class CriticsC(_StructureC):
     """`Critics`."""
 
     _fields_ = [
@@ -114,7 +124,7 @@ class CriticsC(Structure):
     ]
 
 
-class LayersC(Structure):
+class LayersC(_StructureC):
     """`Layers`."""
 
     _fields_ = [
@@ -125,34 +135,22 @@ class LayersC(Structure):
     ]
 
 
-class TreeC(Structure):
+class TreeC(_StructureC):
     """`Tree`."""
 
     _fields_ = [
         ("levels", c_void_p),
         ("num_levels", c_int),
-        ("fan_out", c_int),
         ("size", c_int64),
         ("top_width", c_int64),
         ("running", c_void_p),
     ]
 
 
-class RowsC(Structure):
-    """`Rows`."""
-
-    _fields_ = [
-        ("tree", c_void_p),
-        *((name, c_int64) for name in ("positions", "num_lanes", "max_choices")),
-        *(
-            (name, c_int)
-            for name in ("observation_size", "dimensions", "n_step", "action_bytes", "next_row_bytes")
-        ),
-        *_pointers(
-            "observations", "actions", "returns", "discounts", "next_rows",
-            "heads", "num_pending", "pending_returns", "discount_powers", "changed", "leaves",
-        ),
-    ]  # fmt: skip
+STRUCTURES = (
+    ParametersC, FoldingC, KeptC, ScratchC, BackwardC, UpdateC, LossC, StepC, CriticsC, LayersC, TreeC,
+)  # fmt: skip
+"""All structures of `kernels.h`; there, their names end without the C."""
 
 
 def address(tensor: Tensor | None) -> int | None:

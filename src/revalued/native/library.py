@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 
+from revalued.native.layout import STRUCTURES
+
 _MODULE = "revalued.native._kernels"
 
 
@@ -49,14 +51,18 @@ def _load() -> Library | str:
         return "this PyTorch brings no BLAS library along"
     if compiled_from != _digest():
         return "it was compiled from other sources than are installed: install revalued again"
+    functions.revalued_size_of.restype = ctypes.c_int64
+    for structure in STRUCTURES:
+        name, size = structure.__name__.removesuffix("C"), ctypes.sizeof(structure)
+        if (compiled := functions.revalued_size_of(name.encode())) != size:
+            return f"it does not fit this Python code: {name} has {compiled} bytes in C and {size} here"
     for name in ("merge", "fold", "predict", "step"):
         getattr(functions, f"revalued_{name}").restype = None
     pointer = ctypes.c_void_p  # plain integers would be cut to 32 bits
     functions.revalued_outputs.argtypes = [pointer, pointer, pointer, ctypes.c_int, pointer]
     functions.revalued_tree_set.argtypes = [pointer, pointer, pointer, ctypes.c_int, ctypes.c_int]
-    functions.revalued_append.argtypes = [pointer, pointer, ctypes.c_int, *[pointer] * 5, ctypes.c_double]
     functions.revalued_tree_find.argtypes = [pointer, pointer, ctypes.c_int, ctypes.c_int, pointer]
-    for name in ("update", "outputs", "tree_set", "tree_find", "append"):
+    for name in ("update", "outputs", "tree_set", "tree_find"):
         getattr(functions, f"revalued_{name}").restype = ctypes.c_int
     return Library(functions, sgemm, set_threads and ctypes.cast(set_threads, ctypes.c_void_p).value)
 
@@ -72,11 +78,11 @@ def load() -> Library:
     """Return the library; raises where there is none."""
     found = _load()
     if isinstance(found, str):
-        raise RuntimeError(f"no native update: {found}")
+        raise RuntimeError(f"no native engine: {found}")
     return found
 
 
 def why_missing() -> str | None:
-    """Return why the native update cannot be used on this machine; None where it can."""
+    """Return why the library cannot be used on this machine; None where it can."""
     found = _load()
     return found if isinstance(found, str) else None

@@ -1,4 +1,4 @@
-/* The loss on utilities and its gradient, row by row; `revalued.algorithms.objective` says it with tensors. */
+/* The loss on utilities and its gradient, row by row; `revalued.algorithms.loss` says it with tensors. */
 
 #include "kernels.h"
 
@@ -24,7 +24,7 @@ static inline float huber(float error)
     return error == error ? quadratic * (size - 0.5f * quadratic) : error;
 }
 
-static inline float huber_slope(float error)
+static inline float huber_gradient(float error)
 {
     return error < -1 ? -1 : error > 1 ? 1 : error;
 }
@@ -101,47 +101,47 @@ VECTORISED static void regulariser_weights(float y, const float *restrict chosen
             weights[i] = saturating(fabsf(y - chosen[i]) / temperature);
 }
 
-/* The regulariser's sum over dimensions; adds its slope with respect to each chosen utility, scaled, to `slopes`. */
+/* The regulariser's sum over dimensions; adds minus its gradient in each chosen utility, scaled, to `descent`. */
 VECTORISED static float regularise(const float *restrict chosen, const float *restrict target,
-                                   const float *restrict weights, float scale, int dimensions, float *restrict slopes)
+                                   const float *restrict weights, float scale, int dimensions, float *restrict descent)
 {
     float sum = 0;
 #pragma omp simd reduction(+ : sum)
     for (int i = 0; i < dimensions; i++) {
         float error = target[i] - chosen[i];
         sum += weights[i] * huber(error);
-        slopes[i] += scale * weights[i] * huber_slope(error);
+        descent[i] += scale * weights[i] * huber_gradient(error);
     }
     return sum;
 }
 
 /* One critic in one row: writes the gradient, adds to the sums, returns the size of the TD error. */
-static float slopes_of_row(const Update *u, const Loss *l, int row, const float *online, const float *target,
-                           float *gradient, double *sums)
+static float gradient_of_row(const Update *u, const Loss *l, int row, const float *online, const float *target,
+                             float *gradient, double *sums)
 {
     int N = l->dimensions, A = l->choices;
     const int64_t *actions = l->actions + (size_t)row * N;
-    float chosen[N], target_chosen[N], weights[N], slopes[N];
+    float chosen[N], target_chosen[N], weights[N], descent[N];
     float y = l->targets[row], of_batch = l->weights[row] / u->rows, q = 0, regulariser = 0;
     for (int i = 0; i < N; i++) {
         chosen[i] = online[i * A + actions[i]];
         q += chosen[i];
     }
     q = l->adds ? q : q / N;
-    float error = y - q, slope = l->adds ? huber_slope(error) : huber_slope(error) / N;
+    float error = y - q, of_td = l->adds ? huber_gradient(error) : huber_gradient(error) / N;
     for (int i = 0; i < N; i++)
-        slopes[i] = slope;
+        descent[i] = of_td;
     if (target) {
         for (int i = 0; i < N; i++)
             target_chosen[i] = target[i * A + actions[i]];
         regulariser_weights(y, chosen, l->quadratic, l->temperature, N, weights);
-        float share = l->reduces_by_mean ? 1.0f / N : 1;
-        regulariser = share * regularise(chosen, target_chosen, weights, share * l->beta, N, slopes);
+        float scale = l->reduces_by_mean ? 1.0f / N : 1;
+        regulariser = scale * regularise(chosen, target_chosen, weights, scale * l->beta, N, descent);
     }
     for (int o = 0; o < N * A; o++)
         gradient[o] = 0;
     for (int i = 0; i < N; i++)
-        gradient[i * A + actions[i]] = -of_batch * slopes[i];
+        gradient[i * A + actions[i]] = -of_batch * descent[i];
     sums[LOSS] += of_batch * (huber(error) + l->beta * regulariser);
     sums[TD_LOSS] += huber(error);
     sums[MEAN_Q] += q;
@@ -172,15 +172,15 @@ int find_targets(const Update *u, const Loss *l, int from, int to, Place at)
 }
 
 /* Write one critic's output gradients and TD errors for some rows, and the sums of what is logged. */
-void find_slopes(const Update *u, const Loss *l, int critic, int store, int from, int to, double *sums)
+void find_gradients(const Update *u, const Loss *l, int critic, int store, int from, int to, double *sums)
 {
     size_t B = u->rows, O = u->outputs;
     double own_sums[NUM_SUMS] = {0}; /* `sums` lies beside those of other threads */
     for (int row = from; row < to; row++) {
         size_t own = store * B + row, place = critic * B + row;
         const float *target = u->target_passes == 2 ? u->target_next + (place + (critic + 1) * B) * O : NULL;
-        l->errors[place] = slopes_of_row(u, l, row, u->kept.output + own * O, target, u->kept.output_gradient + own * O,
-                                         own_sums);
+        l->errors[place] = gradient_of_row(u, l, row, u->kept.output + own * O, target,
+                                           u->kept.output_gradient + own * O, own_sums);
     }
     for (int i = 0; i < NUM_SUMS; i++)
         sums[i] = own_sums[i];

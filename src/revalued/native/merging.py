@@ -26,7 +26,15 @@ class MergedLayers:
         self._product = torch.zeros(shape.critics, shape.observation_size + 1, shape.hidden_size)
         self.address = address(self._product)
         self._layers = LayersC(
-            load().sgemm, load().set_product_threads, *self._product.shape, *map(address, self._factors), self.address
+            sgemm=load().sgemm,
+            set_product_threads=load().set_product_threads,
+            critics=shape.critics,
+            inputs=shape.observation_size + 1,
+            hidden=shape.hidden_size,
+            input=address(parameters["input"]),
+            weight=address(parameters["block1.weight"]),
+            bias=address(parameters["block1.bias"]),
+            merged=self.address,
         )
         self._current_after: list[int] | None = None
 

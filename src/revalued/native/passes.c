@@ -1,4 +1,4 @@
-/* The critics' forward and backward pass; `revalued.passes` explains the algebra. */
+/* The critics' forward and backward pass, written out; folding.c explains the algebra. */
 
 #include "kernels.h"
 
@@ -79,7 +79,7 @@ static void forward_block(const Update *u, const Parameters *p, const Folding *f
     normalise(raw, squares, f->head_bias + k * O, u->epsilon, rows, O, W, H, to.output, to.mean, to.inverse_deviation);
 }
 
-/* A pass of which only the output [K, total, O] is of interest, for this thread's share of the rows. */
+/* A pass of which only the output [K, total, O] is of interest, for this thread's part of the rows. */
 static void forward(const Update *u, const Parameters *p, const Folding *f, const float *inputs, int total,
                     float *output, int critic, Place at)
 {
@@ -174,8 +174,8 @@ static void backward_rows(const Update *u, int critic, int store, Place at)
     for (int row = from; row < to; row += u->block) {
         int rows = to - row < u->block ? to - row : u->block;
         size_t place = store * B + row, own = at.team * B + row;
-        float *scaled = u->slopes.scaled + own * W, *upstream = u->slopes.upstream + own * W, pull[rows];
-        float *residual = u->slopes.residual + own * H, *block1 = u->slopes.block1 + own * H;
+        float *scaled = u->backward.scaled + own * W, *upstream = u->backward.upstream + own * W, pull[rows];
+        float *residual = u->backward.residual + own * H, *block1 = u->backward.block1 + own * H;
         float *block2 = u->kept.block2 + place * H;
         begin_backward(u->kept.output_gradient + place * O, u->kept.output + place * O, f->head_bias + k * O,
                        u->kept.mean + place, u->kept.inverse_deviation + place, u->trunk_scale, rows, O, W, H, scaled,
@@ -251,9 +251,9 @@ static double backward_weights(const Update *u, int critic, int store, Place at)
     const Parameters *p = &u->online, *g = &u->gradients;
     size_t from = cut(H, at.part, at.parts, ALIGNED_FLOATS), to = cut(H, at.part + 1, at.parts, ALIGNED_FLOATS);
     int own = to - from;
-    const float *scaled = u->slopes.scaled + t * B * W, *residual = u->slopes.residual + t * B * H;
-    const float *slope1 = u->slopes.block1 + t * B * H, *slope2 = u->kept.block2 + kept * H;
-    float *folded = u->slopes.head + t * H * W + from * W;
+    const float *scaled = u->backward.scaled + t * B * W, *residual = u->backward.residual + t * B * H;
+    const float *gradient1 = u->backward.block1 + t * B * H, *gradient2 = u->kept.block2 + kept * H;
+    float *folded = u->backward.head + t * H * W + from * W;
     const float *inputs_now = u->observations + B * D;
     float *mean_part = u->scratch.outputs + at.slot * 2 * O, *bias = mean_part + O;
     double squares = 0;
@@ -274,12 +274,12 @@ static double backward_weights(const Update *u, int critic, int store, Place at)
 
     float *block2 = g->block2_weight + (t * H + from) * H, *block1 = g->block1_weight + (t * H + from) * H;
     float *input = g->input + t * D * H + from;
-    product(u->sgemm, 'T', 'N', own, H, B, u->kept.block1 + kept * H + from, H, slope2, H, 0, block2, H);
+    product(u->sgemm, 'T', 'N', own, H, B, u->kept.block1 + kept * H + from, H, gradient2, H, 0, block2, H);
     squares += sum_of_squares(block2, own, H, H);
-    column_sums(slope2 + from, B, own, H, g->block2_bias + t * H + from);
+    column_sums(gradient2 + from, B, own, H, g->block2_bias + t * H + from);
     if (u->online_folding.block1) {
-        float *merged = u->slopes.merged + t * D * H;
-        product(u->sgemm, 'T', 'N', D, own, B, inputs_now, D, slope1 + from, H, 0, merged + from, H);
+        float *merged = u->backward.merged + t * D * H;
+        product(u->sgemm, 'T', 'N', D, own, B, inputs_now, D, gradient1 + from, H, 0, merged + from, H);
         memcpy(g->block1_bias + t * H + from, merged + (D - 1) * H + from, own * sizeof(float));
         if (at.parts > 1) {
 #pragma omp barrier
@@ -288,8 +288,8 @@ static double backward_weights(const Update *u, int critic, int store, Place at)
         product(u->sgemm, 'N', 'T', D, own, H, merged, H, p->block1_weight + (k * H + from) * H, H, 0, input, H);
         product(u->sgemm, 'T', 'N', D, own, B, inputs_now, D, residual + from, H, 1, input, H);
     } else {
-        product(u->sgemm, 'T', 'N', own, H, B, u->kept.hidden + kept * H + from, H, slope1, H, 0, block1, H);
-        column_sums(slope1 + from, B, own, H, g->block1_bias + t * H + from);
+        product(u->sgemm, 'T', 'N', own, H, B, u->kept.hidden + kept * H + from, H, gradient1, H, 0, block1, H);
+        column_sums(gradient1 + from, B, own, H, g->block1_bias + t * H + from);
         product(u->sgemm, 'T', 'N', D, own, B, inputs_now, D, residual + from, H, 0, input, H);
     }
     squares += sum_of_squares(block1, own, H, H);

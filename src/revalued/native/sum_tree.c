@@ -1,11 +1,17 @@
-/* The replay's sum tree: what `revalued.replay.sum_tree` says. Every sum is taken in the order in which NumPy takes it. */
+/* The replay's sum tree: what `revalued.replay.sum_tree` says with whole arrays, one number after the other. Every sum
+   is taken in the order in which NumPy takes it, so results are equal to the bit. */
 
-#include "replay.h"
+#include "kernels.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { USUAL_FAN_OUT = 16 };
+/* As NumPy rounds: products before they are added, and 0 + -0 is 0. */
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC optimize("fp-contract=off", "signed-zeros")
+#endif
+
+enum { FAN_OUT = 16, DOUBLES_PER_LINE = 8 };
 
 /* The largest number below a positive one; 0 stays 0. */
 static double just_below(double x)
@@ -17,36 +23,24 @@ static double just_below(double x)
     return x;
 }
 
-/* The sum of up to 128 numbers as NumPy reduces them: eight partial sums, added in pairs. */
-static double pairwise_sum(const double *x, int count)
+/* The sum of a node's children as NumPy reduces them: eight partial sums, added in pairs. */
+static double sum_of_children(const double *x)
 {
-    double parts[8], sum = 0;
-    int i = 8, whole = count - count % 8;
-    if (count < 8) {
-        for (i = 0; i < count; i++)
-            sum += x[i];
-        return sum;
-    }
-    memcpy(parts, x, sizeof parts);
-    for (; i < whole; i += 8)
-        for (int j = 0; j < 8; j++)
-            parts[j] += x[i + j];
-    sum = ((parts[0] + parts[1]) + (parts[2] + parts[3])) + ((parts[4] + parts[5]) + (parts[6] + parts[7]));
-    for (; i < count; i++)
-        sum += x[i];
-    return sum;
+    double parts[8];
+    for (int i = 0; i < 8; i++)
+        parts[i] = x[i] + x[i + 8];
+    return ((parts[0] + parts[1]) + (parts[2] + parts[3])) + ((parts[4] + parts[5]) + (parts[6] + parts[7]));
 }
 
 /* Ask for the children of a node before they are needed: they are scattered all over a large replay. */
 static inline void prefetch_children(const Tree *t, int level, int64_t node)
 {
-    const int doubles_per_line = 8;
-    for (int i = 0; i < t->fan_out; i += doubles_per_line)
-        __builtin_prefetch(t->levels[level - 1] + node * t->fan_out + i);
+    for (int i = 0; i < FAN_OUT; i += DOUBLES_PER_LINE)
+        __builtin_prefetch(t->levels[level - 1] + node * FAN_OUT + i);
 }
 
-/* Write leaves, and all sums above them; where `only_positive`, leaves that are 0 stay so. Returns 0 where an index or a
-   value is none that a tree can have: then nothing has been written. */
+/* Write leaves, and all sums above them; where `only_positive`, leaves that are 0 stay so. Returns 0 where an index or
+   a value is none that a tree can have: then nothing has been written. */
 int revalued_tree_set(const Tree *t, const int64_t *indices, const double *values, int count, int only_positive)
 {
     int64_t width = 1; /* leaves under a node */
@@ -58,10 +52,10 @@ int revalued_tree_set(const Tree *t, const int64_t *indices, const double *value
         *leaf = only_positive && *leaf == 0 ? 0 : values[i];
     }
     for (int level = 1; level < t->num_levels; level++) {
-        width *= t->fan_out;
+        width *= FAN_OUT;
         for (int i = 0; i < count; i++) {
             int64_t node = indices[i] / width;
-            t->levels[level][node] = pairwise_sum(t->levels[level - 1] + node * t->fan_out, t->fan_out);
+            t->levels[level][node] = sum_of_children(t->levels[level - 1] + node * FAN_OUT);
         }
     }
     return 1;
@@ -77,22 +71,21 @@ static int64_t search(const Tree *t, double u)
     return from - (t->running + 1);
 }
 
-/* From nodes to their children, for all queries; the number of children is known to the compiler where it matters. */
-static inline __attribute__((always_inline)) void descend(const Tree *t, int level, double *remaining, int count,
-                                                          int64_t *nodes, int fan_out)
+/* From nodes to their children, for all queries. */
+static void descend(const Tree *t, int level, double *remaining, int count, int64_t *nodes)
 {
     for (int q = 0; q < count; q++) {
-        const double *children = t->levels[level] + nodes[q] * fan_out;
-        double running[fan_out + 1], u = remaining[q];
+        const double *children = t->levels[level] + nodes[q] * FAN_OUT;
+        double running[FAN_OUT + 1], u = remaining[q];
         running[0] = 0;
-        for (int i = 0; i < fan_out; i++)
+        for (int i = 0; i < FAN_OUT; i++)
             running[i + 1] = running[i] + children[i];
-        u = u < just_below(running[fan_out]) ? u : just_below(running[fan_out]);
+        u = u < just_below(running[FAN_OUT]) ? u : just_below(running[FAN_OUT]);
         int chosen = 0;
-        for (int i = 1; i < fan_out; i++)
+        for (int i = 1; i < FAN_OUT; i++)
             chosen += running[i] <= u;
         remaining[q] = u - running[chosen];
-        nodes[q] = nodes[q] * fan_out + chosen;
+        nodes[q] = nodes[q] * FAN_OUT + chosen;
         if (level > 0)
             prefetch_children(t, level, nodes[q]);
     }
@@ -120,9 +113,6 @@ int revalued_tree_find(const Tree *t, double *remaining, int count, int parts, i
     }
     /* a level at a time, so that the processor can look up several nodes at once */
     for (int level = top - 1; level >= 0; level--)
-        if (t->fan_out == USUAL_FAN_OUT)
-            descend(t, level, remaining, count, nodes, USUAL_FAN_OUT);
-        else
-            descend(t, level, remaining, count, nodes, t->fan_out);
+        descend(t, level, remaining, count, nodes);
     return 1;
 }

@@ -44,13 +44,13 @@ static void fold(const Update *u, int critic, Place at)
 /* Backward pass, clipping, Adam and the target's move for one critic; then what the next passes need of it. */
 static void learn(const Update *u, const Step *step, int critic, int store, Place at)
 {
-    u->slopes.squares[at.slot] = backward_critic(u, critic, store, at);
+    u->backward.squares[at.slot] = backward_critic(u, critic, store, at);
     if (at.parts > 1) {
 #pragma omp barrier
     }
     double squares = 0;
     for (int part = 0; part < at.parts; part++)
-        squares += u->slopes.squares[at.team * at.parts + part];
+        squares += u->backward.squares[at.team * at.parts + part];
     float norm = sqrt(squares);
     if (at.part == 0)
         step->norms[critic] = norm;
@@ -121,11 +121,11 @@ static void sum_up(const Update *u, const Loss *l, const Step *step)
         double sum = 0;
         for (int set = 0; set < u->critics * u->threads; set++)
             sum += l->sums[set * NUM_SUMS + i];
-        l->figures[i] = i == LOSS ? sum : sum / ((double)u->rows * u->critics);
+        l->metrics[i] = i == LOSS ? sum : sum / ((double)u->rows * u->critics);
     }
     for (int k = 0; k < u->critics; k++)
         norms += step->norms[k];
-    l->figures[GRADIENT_NORM] = norms / u->critics;
+    l->metrics[GRADIENT_NORM] = norms / u->critics;
 }
 
 /* A whole update. Critics depend on each other through the target alone: once that is known, each goes forward, back
@@ -155,7 +155,7 @@ int revalued_update(const Update *u, const Loss *l, const Step *step)
         if (targets_finite) {
             for (int k = -1; (k = next_critic(u, at, k, &claimed)) < u->critics;) {
                 predict_online(u, k, at.team, at);
-                find_slopes(u, l, k, at.team, own_from, own_to, l->sums + (k * u->threads + at.part) * NUM_SUMS);
+                find_gradients(u, l, k, at.team, own_from, own_to, l->sums + (k * u->threads + at.part) * NUM_SUMS);
                 learn(u, step, k, at.team, at);
             }
 #pragma omp barrier
@@ -166,11 +166,5 @@ int revalued_update(const Update *u, const Loss *l, const Step *step)
         }
     }
     sum_up(u, l, step);
-    return !targets_finite ? -1 : !errors_finite ? -2 : !isfinite(l->figures[GRADIENT_NORM]) ? -3 : 0;
-}
-
-/* What the library was compiled from; setup.py defines it. */
-const char *revalued_digest(void)
-{
-    return REVALUED_DIGEST;
+    return !targets_finite ? -1 : !errors_finite ? -2 : !isfinite(l->metrics[GRADIENT_NORM]) ? -3 : 0;
 }

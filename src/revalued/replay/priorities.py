@@ -7,9 +7,8 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from revalued.native.replay import NativeTree
 from revalued.replay.checks import checked, smallest_and_largest
-from revalued.replay.sum_tree import SumTree
+from revalued.replay.sum_tree import MakeFasterTree, SumTree
 
 # A transition whose error is exactly 0 would have probability 0 and never be seen again, however wrong it is later.
 PRIORITY_FLOOR = 1e-6
@@ -25,8 +24,15 @@ def _numbers_below(stop: int) -> npt.NDArray[np.float64]:
 class Priorities:
     """One leaf of a sum tree for every row: priority^exponent, and 0 for rows that cannot be drawn."""
 
-    def __init__(self, num_rows: int, *, priority_exponent: float, importance_exponent: float) -> None:
-        self._tree = SumTree(num_rows)
+    def __init__(
+        self,
+        num_rows: int,
+        *,
+        priority_exponent: float,
+        importance_exponent: float,
+        faster_tree: MakeFasterTree | None = None,
+    ) -> None:
+        self._tree = SumTree(num_rows, faster_tree)
         self.exponent, self._importance_exponent = float(priority_exponent), float(importance_exponent)
         self.num_live = 0
         self.largest = np.array(INITIAL_PRIORITY)
@@ -39,11 +45,6 @@ class Priorities:
     def leaves(self) -> npt.NDArray[np.float64]:
         """All leaves: a view to read from."""
         return self._tree.leaves
-
-    @property
-    def native(self) -> NativeTree | None:
-        """The tree in the hands of C; None where there is no C library."""
-        return self._tree.native
 
     @property
     def nbytes(self) -> int:

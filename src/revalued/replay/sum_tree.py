@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from revalued.native.library import why_missing
-from revalued.native.replay import LARGEST_FAN_OUT, NativeTree
 from revalued.replay.checks import smallest_and_largest
 from revalued.replay.memory import zeros_together
 
@@ -17,7 +17,22 @@ from revalued.replay.memory import zeros_together
 FAN_OUT = 16
 TOP_WIDTH = 4096
 
-_ALL_ZERO = "nothing can be found in a sum tree whose leaves are all 0"
+
+class FasterTree(Protocol):
+    """What faster code can do in the arrays of a `SumTree`; results are equal to the bit to those of NumPy."""
+
+    def set(self, indices: npt.NDArray[np.int64], values: npt.NDArray[np.float64], *, only_positive: bool) -> bool:
+        """Write leaves and all sums above them; False where an index or a value is wrong, and nothing is written.
+
+        With `only_positive`, leaves that are 0 stay so.
+        """
+
+    def find(self, prefix_sums: npt.NDArray[np.float64], parts: int) -> npt.NDArray[np.int64] | None:
+        """Do what `SumTree.find` does; None where all leaves are 0."""
+
+
+MakeFasterTree = Callable[[list[npt.NDArray[np.float64]], int], FasterTree]
+"""From the levels of a tree, leaves first, and the number of leaves."""
 
 
 class SumTree:
@@ -25,29 +40,25 @@ class SumTree:
 
     A parent is always computed anew from all its children, never adjusted by a difference. Rounding errors thus cannot
     pile up, and the tree is a function of its leaves alone: rebuilt from them, it is the same bit for bit.
-    The C code that takes over where it is there adds in NumPy's order, so results are equal to the bit.
+    NumPy does the work unless something faster is handed in.
     """
 
-    def __init__(self, size: int, *, fan_out: int = FAN_OUT, top_width: int = TOP_WIDTH) -> None:
-        if size < 1 or fan_out < 2 or top_width < 1:
-            raise ValueError(
-                f"a sum tree needs size >= 1, fan_out >= 2 and top_width >= 1, got {size}, {fan_out} and {top_width}"
-            )
+    def __init__(self, size: int, faster_tree: MakeFasterTree | None = None) -> None:
+        if size < 1:
+            raise ValueError(f"a sum tree needs at least 1 leaf, got {size}")
         self._size = size
-        # From the leaves up. Each level below the top is padded with zeros to whole blocks, one [fan_out] for a parent.
+        # From the leaves up. Each level below the top is padded with zeros to whole blocks, one [FAN_OUT] for a parent.
         shapes: list[tuple[int, ...]] = []
         width = size
-        while width > top_width:
-            width = -(-width // fan_out)
-            shapes.append((width, fan_out))
+        while width > TOP_WIDTH:
+            width = -(-width // FAN_OUT)
+            shapes.append((width, FAN_OUT))
         arrays: list[npt.NDArray[np.float64]] = zeros_together(*((shape, np.float64) for shape in [*shapes, (width,)]))
         *self._blocks, self._top = arrays
         # All levels one after the other as one-dimensional views, leaves first.
         self._levels = [*(blocks.reshape(-1) for blocks in self._blocks), self._top]
         self._leaves = self._levels[0][:size]
-        self._fan_out = fan_out
-        is_native = why_missing() is None and fan_out <= LARGEST_FAN_OUT
-        self.native = NativeTree(self._levels, fan_out, size) if is_native else None
+        self._faster = None if faster_tree is None else faster_tree(self._levels, size)
 
     def __len__(self) -> int:
         return self._size
@@ -74,18 +85,18 @@ class SumTree:
     def set(self, indices: npt.NDArray[np.int64], values: npt.ArrayLike) -> None:
         """Write leaves; where an index occurs twice, its last value wins, as in any numpy assignment."""
         values = np.asarray(values, dtype=np.float64)
-        if indices.size == 0 or (self.native is not None and self.native.set(indices, values, only_positive=False)):
+        if indices.size == 0 or (self._faster is not None and self._faster.set(indices, values, only_positive=False)):
             return
         self._check(indices, values)
         self._leaves[indices] = values
         for children, parents in zip(self._blocks, self._levels[1:], strict=True):
             # Siblings lead to the same parent twice; summing twice is cheaper than finding the duplicates.
-            indices = indices // self._fan_out
+            indices = indices // FAN_OUT
             parents[indices] = np.add.reduce(children.take(indices, axis=0), axis=-1)
 
     def renew(self, indices: npt.NDArray[np.int64], values: npt.NDArray[np.float64]) -> None:
         """Do what `set` does with positive values, but only to leaves that are positive now; the others stay 0."""
-        if indices.size == 0 or (self.native is not None and self.native.set(indices, values, only_positive=True)):
+        if indices.size == 0 or (self._faster is not None and self._faster.set(indices, values, only_positive=True)):
             return
         self._check(indices, values)
         is_positive = self.get(indices) > 0
@@ -105,14 +116,18 @@ class SumTree:
 
         A u outside [0, total) counts as the nearest one inside. With `parts`, u counts in units of total / parts.
         """
-        if self.native is not None:
-            found = self.native.find(prefix_sums, parts)
-            if found is None:
-                raise ValueError(_ALL_ZERO)
-            return found
+        if self._faster is not None:
+            found = self._faster.find(prefix_sums, parts)
+        else:
+            found = self._find(prefix_sums, parts)
+        if found is None:
+            raise ValueError("nothing can be found in a sum tree whose leaves are all 0")
+        return found
+
+    def _find(self, prefix_sums: npt.NDArray[np.float64], parts: int) -> npt.NDArray[np.int64] | None:
         cumulative = self._top.cumsum()
         if not cumulative[-1] > 0:
-            raise ValueError(_ALL_ZERO)
+            return None
         if parts > 0:
             prefix_sums = prefix_sums * (cumulative[-1] / parts)
         # `remaining` is what is left of u inside the chosen node. A node's value and the running sum of its children
@@ -127,5 +142,5 @@ class SumTree:
             remaining = np.minimum(remaining, np.nextafter(running[:, -1], 0.0))
             chosen = (running > remaining[:, None]).argmax(axis=1)
             remaining -= np.where(chosen > 0, running[queries, chosen - 1], 0.0)
-            nodes = nodes * self._fan_out + chosen
+            nodes = nodes * FAN_OUT + chosen
         return nodes

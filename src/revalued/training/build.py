@@ -11,6 +11,7 @@ from revalued.config import AlgorithmConfig, TrainConfig
 from revalued.envs import TaskInfo
 from revalued.errors import UserError
 from revalued.learner.learner import Learner
+from revalued.native.sum_tree import native_tree
 from revalued.networks import NetworkShape
 from revalued.replay import Replay
 from revalued.seeding import Stream, stream_seed
@@ -88,4 +89,5 @@ def make_replay(config: TrainConfig, shape: AgentShape) -> Replay:
         prioritised=config.replay.prioritised,
         priority_exponent=config.replay.priority_exponent,
         importance_exponent=config.replay.importance_exponent,
+        faster_tree=native_tree(),
     )
