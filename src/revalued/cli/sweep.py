@@ -14,7 +14,8 @@ from revalued.cli.parsing import flags, parse
 from revalued.cli.where import Where
 from revalued.config import TrainConfig
 from revalued.errors import UserError, unknown_name
-from revalued.experiments.plan import Experiment, Setting, Variant, plan
+from revalued.experiments.naming import Setting
+from revalued.experiments.plan import Experiment, Variant, plan
 from revalued.experiments.scales import Scale
 from revalued.settings import places
 

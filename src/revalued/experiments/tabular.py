@@ -22,9 +22,9 @@ import torch
 from torch import Tensor
 
 from revalued.errors import unknown_name
+from revalued.experiments.result_files import TABULAR_COLUMNS
 from revalued.ops.losses import exponential_weight, huber_slope
 
-COLUMNS = ("experiment", "variant", "N", "n", "updates", "frequency", "standard_error", "trials")
 EPSILON = 0.1
 LEARNING_RATE = 0.1
 POLYAK = 0.005
@@ -35,7 +35,7 @@ WINDOW_UPDATES = 20
 
 
 @dataclass(frozen=True)
-class Learner:
+class TabularLearner:
     """What is learned with: the regulariser's coefficient β, how it is reduced over dimensions, and the step size."""
 
     beta: float
@@ -43,15 +43,15 @@ class Learner:
     learning_rate: float = LEARNING_RATE
 
 
-VARIANTS: dict[str, Learner] = {
-    "decqn": Learner(beta=0.0),
-    "revalued": Learner(beta=0.5),
-    "revalued-mean": Learner(beta=0.5, reduction="mean"),
+VARIANTS: dict[str, TabularLearner] = {
+    "decqn": TabularLearner(beta=0.0),
+    "revalued": TabularLearner(beta=0.5),
+    "revalued-mean": TabularLearner(beta=0.5, reduction="mean"),
 }
 
 
 @dataclass(frozen=True)
-class Grid:
+class TabularGrid:
     """The sizes of the problem, and how long and how often each is learned."""
 
     dimensions: tuple[int, ...]
@@ -60,11 +60,11 @@ class Grid:
     trials: int
 
 
-_FULL = Grid((2, 3, 5, 10), (2, 3, 5, 10), 2_000, 1_000)
-GRIDS: dict[str, Grid] = {"smoke": Grid((2, 5), (3, 10), 100, 50), "laptop": _FULL, "paper": _FULL}
+_FULL = TabularGrid((2, 3, 5, 10), (2, 3, 5, 10), 2_000, 1_000)
+GRIDS: dict[str, TabularGrid] = {"smoke": TabularGrid((2, 5), (3, 10), 100, 50), "laptop": _FULL, "paper": _FULL}
 
 
-def descent(chosen: Tensor, target_chosen: Tensor, rewards: Tensor, learner: Learner) -> Tensor:
+def descent(chosen: Tensor, target_chosen: Tensor, rewards: Tensor, learner: TabularLearner) -> Tensor:
     """Return minus the gradient of TD loss + β · regulariser with respect to the chosen utilities, all [trials, N].
 
     TD loss: Huber(y − mean_i U_i). Regulariser: w_i Huber(U'_i − U_i), w_i = 1 − exp(−|y − U_i|) held fixed, summed or
@@ -87,7 +87,9 @@ def initial_utilities(rng: np.random.Generator, trials: int, dimensions: int, ch
     return utilities
 
 
-def simulate(learner: Learner, dimensions: int, choices: int, trials: int, updates: int, seed: int = SEED) -> Tensor:
+def simulate(
+    learner: TabularLearner, dimensions: int, choices: int, trials: int, updates: int, seed: int = SEED
+) -> Tensor:
     """Learn in all trials at once; return [updates, trials, N]: did this dimension take its optimal sub-action?
 
     Two learners with the same seed start from the same utilities and explore at the same updates with the same actions.
@@ -118,7 +120,7 @@ def frequencies(taken: Tensor, window_updates: int) -> tuple[Tensor, Tensor]:
     return per_trial.mean(-1), per_trial.std(-1) / per_trial.shape[-1] ** 0.5
 
 
-def compute(scale: str, report: Callable[[float], None]) -> list[dict[str, Any]]:
+def tabular_rows(scale: str, report: Callable[[float], None]) -> list[dict[str, Any]]:
     """Compute all rows; `report` is told the fraction done."""
     if scale not in GRIDS:
         raise unknown_name("scale", scale, GRIDS)
@@ -132,13 +134,15 @@ def compute(scale: str, report: Callable[[float], None]) -> list[dict[str, Any]]
         torch.set_num_threads(threads)
 
 
-def _rows(cells: list[tuple[int, int, str]], grid: Grid, report: Callable[[float], None]) -> list[dict[str, Any]]:
+def _rows(
+    cells: list[tuple[int, int, str]], grid: TabularGrid, report: Callable[[float], None]
+) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for done, (dimensions, choices, variant) in enumerate(cells, start=1):
         taken = simulate(VARIANTS[variant], dimensions, choices, grid.trials, grid.updates)
         means, errors = frequencies(taken[..., -1], WINDOW_UPDATES)
         for window, (mean, error) in enumerate(zip(means.tolist(), errors.tolist(), strict=True), start=1):
             values = ("tabular", variant, dimensions, choices, window * WINDOW_UPDATES, mean, error, grid.trials)
-            rows.append(dict(zip(COLUMNS, values, strict=True)))
+            rows.append(dict(zip(TABULAR_COLUMNS, values, strict=True)))
         report(done / len(cells))
     return rows
