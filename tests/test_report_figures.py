@@ -13,7 +13,7 @@ from report_data import theorem_row, write_cvar, write_tabular, write_theorems, 
 from revalued.errors import UserError
 from revalued.report import drawing, figures, results, theory_figures
 from revalued.report.drawing import COLOURS, Figure, Panel, colours_of
-from revalued.report.results import Experiment
+from revalued.report.results import ExperimentResults
 
 
 def draw_title(axes: Axes) -> None:
@@ -23,8 +23,8 @@ def draw_title(axes: Axes) -> None:
 SIMPLE = Figure("simple", "caption", (Panel("a panel", draw_title),), (("REValueD", COLOURS["revalued"]),))
 
 
-def loaded(tmp_path: Path, name: str) -> Experiment:
-    return results.load(tmp_path)[name]
+def loaded(tmp_path: Path, name: str) -> ExperimentResults:
+    return results.load_results(tmp_path)[name]
 
 
 def svgs(figure: Figure | None) -> list[str]:

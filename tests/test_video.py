@@ -1,4 +1,4 @@
-"""Films of a policy: complete files with the return in the corner, or one line that says what is missing."""
+"""Videos of a policy: complete files with the return in the corner, or one line that says what is missing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gym_envs import Kitchen
 from revalued.envs import TaskSpec, make_env
 from revalued.envs.suites.rendering import headless_backend
 from revalued.errors import UserError
-from revalued.report.video import check_video, film, with_caption
+from revalued.report.video import check_video, record_video, with_caption
 from revalued.run import start as runs
 from run_helpers import call, quick_config
 from test_registered import can_draw
@@ -48,21 +48,21 @@ def grey(level: int, shape: tuple[int, ...] = (64, 96, 3)) -> np.ndarray:
 
 def test_a_film_shows_every_picture_in_order(tmp_path: Path) -> None:
     levels = [20 * number for number in range(10)]
-    with film(Projector([grey(level) for level in levels], fps=10), tmp_path / "film.mp4") as watch:
+    with record_video(Projector([grey(level) for level in levels], fps=10), tmp_path / "video.mp4") as watch:
         for number in range(10):
             watch(float(number))
-    frames = frames_of(tmp_path / "film.mp4")
+    frames = frames_of(tmp_path / "video.mp4")
     assert frames.shape == (10, 64, 96, 3)
     # a lossy format: the lower right corner, where no text is
     assert np.abs(frames[:, 40:, 60:].mean(axis=(1, 2, 3)) - levels).max() < 6
-    assert [path.name for path in tmp_path.iterdir()] == ["film.mp4"]
+    assert [path.name for path in tmp_path.iterdir()] == ["video.mp4"]
 
 
 def test_a_fast_simulation_is_shown_at_its_true_speed(tmp_path: Path) -> None:
-    with film(Projector([grey(0)] * 80, fps=80), tmp_path / "film.mp4") as watch:
+    with record_video(Projector([grey(0)] * 80, fps=80), tmp_path / "video.mp4") as watch:
         for number in range(80):
             watch(float(number))
-    reader = imageio_ffmpeg.read_frames(str(tmp_path / "film.mp4"))
+    reader = imageio_ffmpeg.read_frames(str(tmp_path / "video.mp4"))
     meta = next(reader)
     assert meta["fps"] == pytest.approx(80 / 3, abs=0.01)
     assert meta["duration"] == pytest.approx(1.0, abs=0.06)
@@ -84,7 +84,7 @@ def test_a_film_that_is_interrupted_leaves_nothing(tmp_path: Path) -> None:
     env = Projector([grey(0)], fps=10)
 
     def interrupted() -> None:
-        with film(env, tmp_path / "film.mp4") as watch:
+        with record_video(env, tmp_path / "video.mp4") as watch:
             watch(0.0)
             raise ZeroDivisionError
 
@@ -94,7 +94,10 @@ def test_a_film_that_is_interrupted_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_an_environment_without_pictures_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="draws no pictures"), film(Projector([None], 10), tmp_path / "f.mp4") as watch:
+    with (
+        pytest.raises(UserError, match="draws no pictures"),
+        record_video(Projector([None], 10), tmp_path / "f.mp4") as watch,
+    ):
         watch(0.0)
 
 
@@ -148,7 +151,7 @@ def test_a_simulation_can_be_filmed(tmp_path: Path) -> None:
         pytest.skip("neither EGL nor OSMesa works here")
     env = make_env(TaskSpec("walker-walk"), "rgb_array")
     env.reset(seed=0)
-    with film(env, tmp_path / "walk.mp4") as watch:
+    with record_video(env, tmp_path / "walk.mp4") as watch:
         for step in range(20):
             watch(float(step))
             env.step(np.full(6, 2))

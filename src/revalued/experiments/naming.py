@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from revalued.errors import UserError
@@ -98,3 +98,9 @@ def task_in_words(text: str) -> str:
     words = [f"{bins} bins"] if at else []
     words += [re.sub(r"-noise(.*)", lambda parts: f" noise {parts[1]}".rstrip(), noise) for noise in noises]
     return ", ".join([name, *words])
+
+
+def split_bins(text: str) -> tuple[str, int]:
+    """Return a task's label without its bins, and the bins."""
+    label = parse_task(text)
+    return format_task(replace(label, setting=replace(label.setting, bins=DEFAULT_BINS))), label.setting.bins

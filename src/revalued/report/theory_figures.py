@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from revalued.experiments.result_files import Row
 from revalued.report.drawing import COLOURS, GREY, Figure, Panel, colours_of
-from revalued.report.naming import variant_label
-from revalued.report.results import Experiment, Row
+from revalued.report.results import ExperimentResults
 from revalued.report.theory import cell_of
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _TYPICAL = (6, 10)
 """N of walker and cheetah and K of the paper: the case drawn where it was computed."""
 
 
-def theorem_figures(experiment: Experiment) -> list[Figure]:
+def theorem_figures(experiment: ExperimentResults) -> list[Figure]:
     """Return bias and variance against the number of choices, for either kind of noise."""
     rows = [row for row in experiment.rows if row["target"] in _TARGETS]
     if not rows:
@@ -42,7 +42,7 @@ def theorem_figures(experiment: Experiment) -> list[Figure]:
     return [Figure("theorems", caption, panels, tuple(_TARGETS[target] for target in present))]
 
 
-def typical_case(experiment: Experiment) -> tuple[int, int]:
+def typical_case(experiment: ExperimentResults) -> tuple[int, int]:
     """Return the dimensions and critics to show: of those computed, the nearest to walker's and the paper's."""
     cells = [cell_of(row) for row in experiment.rows]
     dimensions = _nearest(_TYPICAL[0], [cell.dimensions for cell in cells])
@@ -76,7 +76,7 @@ def _theorem_panel(rows: Sequence[Row], noise: str, quantity: str) -> Panel:
     )
 
 
-def tabular_figures(experiment: Experiment) -> list[Figure]:
+def tabular_figures(experiment: ExperimentResults) -> list[Figure]:
     """Return one panel per size: how often the best sub-action is taken, against updates."""
     variants = experiment.variants
     colours = colours_of(variants)
@@ -104,7 +104,7 @@ def tabular_figures(experiment: Experiment) -> list[Figure]:
         "How often the last dimension takes its best sub-action, which is known from the start, while the others are "
         f"still learning: mean of {trials[-1] if trials else 0:,} trials with 95% intervals."
     )
-    legend = tuple((variant_label(variant, experiment), colours[variant]) for variant in variants)
+    legend = tuple((experiment.label(variant), colours[variant]) for variant in variants)
     return [Figure("tabular", caption, tuple(map(panel, cells)), legend)] if cells else []
 
 

@@ -17,7 +17,7 @@ from revalued.envs import EnvSource, Task, episode_seed
 from revalued.envs.of_config import task_of
 from revalued.errors import UserError
 from revalued.native.choice import resolve_engine
-from revalued.report.video import check_video, film
+from revalued.report.video import check_video, record_video
 from revalued.run.checkpoint import Checkpoint, load_newest
 from revalued.run.folder import RunFolder, default_path
 from revalued.run.load import load_run
@@ -185,7 +185,7 @@ def play(task: Task, policy: Policy, episodes: int, seed: int, *, video: Path | 
         if video is None:
             yield from greedy_episodes(stage, policy, seeds)
         else:
-            with film(stage, video) as watch:
+            with record_video(stage, video) as watch:
                 yield from greedy_episodes(stage, policy, seeds, watch)
     finally:
         stage.close()
