@@ -32,7 +32,7 @@ class ReproduceArguments:
     out: Path = Path("results")
     """Folder for results and runs."""
     dry_run: bool = False
-    """Only show what would be done and about how long it takes."""
+    """Only show what would be done, and how long it takes where that has been measured."""
     quiet: bool = False
     """Print nothing but failures."""
     where: Where = field(default_factory=Where)
