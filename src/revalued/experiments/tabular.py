@@ -23,7 +23,7 @@ from torch import Tensor
 
 from revalued.errors import unknown_name
 from revalued.experiments.result_files import TABULAR_COLUMNS
-from revalued.ops.losses import exponential_weight, huber_slope
+from revalued.ops.losses import exponential_weight, huber, regularisation_errors
 
 EPSILON = 0.1
 LEARNING_RATE = 0.1
@@ -70,14 +70,14 @@ def descent(chosen: Tensor, target_chosen: Tensor, rewards: Tensor, learner: Tab
     TD loss: Huber(y − mean_i U_i). Regulariser: w_i Huber(U'_i − U_i), w_i = 1 − exp(−|y − U_i|) held fixed, summed or
     averaged over dimensions. `rewards` [trials] is y.
     """
-    y = rewards[:, None]
-    dimensions = chosen.shape[-1]
-    step = huber_slope(y - chosen.mean(-1, keepdim=True)).expand_as(chosen) / dimensions
-    if learner.beta == 0:
-        return step
-    coefficient = learner.beta if learner.reduction == "sum" else learner.beta / dimensions
-    weights = exponential_weight(y - chosen, WEIGHT_TEMPERATURE)
-    return step + coefficient * weights * huber_slope(target_chosen - chosen)
+    utilities = chosen.detach().requires_grad_()
+    loss = huber(rewards - utilities.mean(-1))
+    if learner.beta > 0:
+        weights = exponential_weight(rewards[:, None] - chosen, WEIGHT_TEMPERATURE)
+        errors = regularisation_errors(utilities, target_chosen, weights)
+        loss = loss + learner.beta * (errors.sum(-1) if learner.reduction == "sum" else errors.mean(-1))
+    (gradient,) = torch.autograd.grad(loss.sum(), utilities)
+    return -gradient
 
 
 def initial_utilities(rng: np.random.Generator, trials: int, dimensions: int, choices: int) -> Tensor:
