@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from revalued.experiments.naming import split_bins, task_in_words
@@ -36,7 +36,7 @@ def training_figures(experiment: ExperimentResults) -> list[Figure]:
 
 def learning_curves(experiment: ExperimentResults) -> Figure | None:
     """Return one panel per task: mean return over seeds against interactions, with 95% bands."""
-    variants = [variant for variant in experiment.variants if any(run.variant == variant for run in experiment.runs)]
+    variants = experiment.variants_with_runs
     tasks = [task for task in experiment.tasks if any(run.task == task for run in experiment.runs)]
     if not tasks:
         return None
@@ -77,7 +77,7 @@ def learning_curves(experiment: ExperimentResults) -> Figure | None:
 
 def interquartile(experiment: ExperimentResults) -> Figure | None:
     """Return the interquartile mean per variant over the tasks that all variants have finished, if several."""
-    variants = [variant for variant in experiment.variants if any(run.variant == variant for run in experiment.runs)]
+    variants = experiment.variants_with_runs
     tasks = [task for task in experiment.tasks if all(experiment.of(variant, task) for variant in variants)]
     if len(tasks) < 2 or len(variants) < 2:
         return None
@@ -140,15 +140,14 @@ def against_setting(experiment: ExperimentResults) -> Figure | None:
         words = ", ".join(f"{value:g}: {summary.mean:.0f}" for value, summary in sorted(ours.items()))
         return Panel(f"Final return on {task_in_words(task)} by {symbol}: {words}.", draw)
 
-    panels = tuple(found for task in experiment.tasks if (found := panel(task)) is not None)
     caption = "Final return with standard errors over seeds; the paper's are for 10 seeds and longer training."
     legend = (("here", ours_colour), (PUBLISHED, paper_colour))
-    return Figure(f"{experiment.name}-final", caption, panels, legend) if panels else None
+    return _figure(f"{experiment.name}-final", caption, map(panel, experiment.tasks), legend)
 
 
 def against_bins(experiment: ExperimentResults) -> Figure | None:
     """Return, per task, the final return against the number of bins."""
-    variants = [variant for variant in experiment.variants if any(run.variant == variant for run in experiment.runs)]
+    variants = experiment.variants_with_runs
     colours = colours_of(variants)
     names = list(dict.fromkeys(split_bins(task)[0] for task in experiment.tasks))
 
@@ -174,10 +173,9 @@ def against_bins(experiment: ExperimentResults) -> Figure | None:
 
         return Panel(f"Final return on {task_in_words(name)} against the number of bins.", draw)
 
-    panels = tuple(found for name in names if (found := panel(name)) is not None)
     caption = "Final return with standard errors over seeds, by the number of bins per dimension."
     legend = _legend(experiment, variants, colours)
-    return Figure(f"{experiment.name}-final", caption, panels, legend) if panels else None
+    return _figure(f"{experiment.name}-final", caption, map(panel, names), legend)
 
 
 def wall_time(experiment: ExperimentResults) -> Figure | None:
@@ -210,9 +208,8 @@ def wall_time(experiment: ExperimentResults) -> Figure | None:
         words = ", ".join(f"{label} {minutes:.0f}" for label, minutes, _, _ in bars)
         return Panel(f"Minutes on {task_in_words(task)}: {words}.", draw)
 
-    panels = tuple(found for task in experiment.tasks if (found := panel(task)) is not None)
     caption = "Wall time. Hatched: projected from shorter runs. Different machines; only the ratios can be compared."
-    return Figure("wall-time", caption, panels) if panels else None
+    return _figure("wall-time", caption, map(panel, experiment.tasks))
 
 
 def stability(experiment: ExperimentResults) -> Figure | None:
@@ -240,11 +237,18 @@ def stability(experiment: ExperimentResults) -> Figure | None:
         words = ", ".join(f"{experiment.label(name)} {summary.mean:.3g}" for name, summary in found.items())
         return Panel(f"CVaR on {task_in_words(task)}: {words}.", draw)
 
-    panels = tuple(drawn for task in experiment.tasks if (drawn := panel(task)) is not None)
     caption = (
         "Mean of the largest 5% of the jumps of the gradient norm between updates, with standard errors over seeds."
     )
-    return Figure("stability-cvar", caption, panels) if panels else None
+    return _figure("stability-cvar", caption, map(panel, experiment.tasks))
+
+
+def _figure(
+    name: str, caption: str, panels: Iterable[Panel | None], legend: tuple[tuple[str, str], ...] = ()
+) -> Figure | None:
+    """Return a figure of the panels that there are, None where there are none."""
+    drawn = tuple(panel for panel in panels if panel is not None)
+    return Figure(name, caption, drawn, legend) if drawn else None
 
 
 def _points(axes: Axes, line: dict[float, Summary], colour: str) -> None:

@@ -77,6 +77,11 @@ class ExperimentResults:
         return _in_order(self.provenance.get("variants", {}), found)
 
     @property
+    def variants_with_runs(self) -> list[str]:
+        """Return the variants of which there is a run."""
+        return [variant for variant in self.variants if any(run.variant == variant for run in self.runs)]
+
+    @property
     def scale(self) -> str:
         """Return the scale in a few words, as it stands beside every verdict."""
         name, runs = self.provenance.get("scale"), self.provenance.get("runs", ())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from revalued.experiments.naming import task_in_words
@@ -93,15 +93,20 @@ def final_table(experiment: ExperimentResults) -> TextTable:
     pairs = [(task, variant) for task in experiment.tasks for variant in experiment.variants]
     if any(published_for(experiment, variant, task) for task, variant in pairs):
         return _beside_published(experiment, pairs)
-    rows = tuple(
-        (
-            task_in_words(task),
-            *(mean_and_error(final_summary(experiment, variant, task)) for variant in experiment.variants),
-        )
-        for task in experiment.tasks
-    )
+
+    def cell(variant: str, task: str) -> str:
+        return mean_and_error(final_summary(experiment, variant, task))
+
+    return _by_task(experiment, cell, f"Final return. {seeds_in_words(experiment)}.")
+
+
+def _by_task(experiment: ExperimentResults, cell: Callable[[str, str], str], caption: str = "") -> TextTable:
+    """Return a table with one row per task and one column per variant."""
     header = ("Task", *(experiment.label(variant) for variant in experiment.variants))
-    return TextTable(header, rows, f"Final return. {seeds_in_words(experiment)}.")
+    rows = tuple(
+        (task_in_words(task), *(cell(variant, task) for variant in experiment.variants)) for task in experiment.tasks
+    )
+    return TextTable(header, rows, caption)
 
 
 def _beside_published(experiment: ExperimentResults, pairs: Sequence[tuple[str, str]]) -> TextTable:
@@ -133,10 +138,7 @@ def compact_table(experiment: ExperimentResults) -> TextTable:
         ours, theirs = final_summary(experiment, variant, task), published_for(experiment, variant, task)
         return mean_and_error(ours) + (f" ({theirs.mean:.0f})" if theirs else "")
 
-    rows = tuple(
-        (task_in_words(task), *(cell(variant, task) for variant in experiment.variants)) for task in experiment.tasks
-    )
-    return TextTable(("Task", *(experiment.label(variant) for variant in experiment.variants)), rows)
+    return _by_task(experiment, cell)
 
 
 def wall_time_table(experiment: ExperimentResults) -> TextTable:
@@ -172,11 +174,7 @@ def stability_table(experiment: ExperimentResults) -> TextTable:
         error = "(1 seed)" if summary.standard_error is None else f"± {summary.standard_error:.2g}"
         return f"{summary.mean:.3g} {error}"
 
-    rows = tuple(
-        (task_in_words(task), *(cell(variant, task) for variant in experiment.variants)) for task in experiment.tasks
-    )
-    header = ("Task", *(experiment.label(variant) for variant in experiment.variants))
-    return TextTable(header, rows, "CVaR of the gradient norm's jumps, mean ± standard error over seeds")
+    return _by_task(experiment, cell, "CVaR of the gradient norm's jumps, mean ± standard error over seeds")
 
 
 def theorem_2_table(experiment: ExperimentResults, dimensions: int, critics: int) -> TextTable:
