@@ -6,7 +6,7 @@ INSTALLED := $(VENV)/.installed
 PEERS := .venv-peers
 TORCH := $(shell grep '^torch==' requirements.lock)
 
-.PHONY: help train train-paper test test-all check campaign bench bench-peers docs notebooks format lock clean
+.PHONY: help train train-paper test test-all check campaign bench figures bench-peers docs notebooks format lock clean
 
 help: ## Show what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
@@ -42,6 +42,10 @@ campaign: $(INSTALLED) ## Kills, damaged files, wrong flags, bad environments: 1
 
 bench: $(INSTALLED) ## Measure everything (leave the machine alone meanwhile)
 	$(BIN)/python -m benchmarks --save
+	$(BIN)/python -m benchmarks.plot
+
+figures: $(INSTALLED) ## Draw the report and every picture that a page shows, from the saved results
+	$(BIN)/revalued report results -o results/report.html
 	$(BIN)/python -m benchmarks.plot
 
 bench-peers: $(PEERS)/.installed ## Install the libraries that `make bench` compares with

@@ -1,4 +1,4 @@
-"""Pictures from the saved results alone: `python -m benchmarks.plot` writes docs/img/*.svg."""
+"""Pictures from the saved results alone: `python -m benchmarks.plot` writes results/figures/update-*.png."""
 
 from __future__ import annotations
 
@@ -10,38 +10,53 @@ import matplotlib
 from benchmarks.processes import ROOT
 from benchmarks.report import RESULTS, load
 
-matplotlib.use("svg")
+matplotlib.use("agg")
 from matplotlib import pyplot
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
-IMAGES = ROOT / "docs" / "img"
+IMAGES = ROOT / "results" / "figures"
 COLOURS = {"walker": "tab:blue", "dog": "tab:orange"}
 
 
 def plot(results: Path, images: Path) -> list[Path]:
-    """Draw update times over K, and over bins and N, from `results/scaling.json`."""
+    """Draw update times over K, and over bins and N, from `scaling.json`."""
     data = load("scaling", results)
     images.mkdir(parents=True, exist_ok=True)
-    with pyplot.rc_context({"svg.hashsalt": "revalued", "axes.grid": True, "grid.alpha": 0.3}):
-        return [_over_critics(data, images), _over_actions(data, images)]
+    written = []
+    for name, figure in draw(data).items():
+        written.append(images / f"{name}.png")
+        figure.savefig(written[-1], dpi=120, metadata={"Software": None})  # no version: the same data, the same bytes
+        pyplot.close(figure)
+    return written
 
 
-def _over_critics(data: dict[str, Any], images: Path) -> Path:
+def draw(data: dict[str, Any]) -> dict[str, Figure]:
+    """Return the pictures by name."""
+    with pyplot.rc_context({"axes.grid": True, "grid.alpha": 0.3}):
+        figures = {"update-over-critics": _over_critics(data), "update-over-actions": _over_actions(data)}
+    for figure in figures.values():
+        machine = f"{data['machine']['processor']}, {data['threads']} threads"
+        figure.text(0.01, 0.005, machine, fontsize=6, color="gray")
+    return figures
+
+
+def _over_critics(data: dict[str, Any]) -> Figure:
     figure, axes = pyplot.subplots(figsize=(6, 4), layout="constrained")
     _draw(axes, data, "K")
     axes.set_xlabel("critics K")
     axes.set_title("Time of one update (batch 256, hidden 512)")
-    return _write(figure, images / "update-over-critics.svg", data)
+    return figure
 
 
-def _over_actions(data: dict[str, Any], images: Path) -> Path:
+def _over_actions(data: dict[str, Any]) -> Figure:
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(9, 4), layout="constrained")
     _draw(left, data, "bins")
     left.set_xlabel("bins per action dimension")
     _draw(right, data, "N")
     right.set_xlabel("action dimensions N (24 observations, 3 bins)")
     figure.suptitle("Time of one update, K = 10")
-    return _write(figure, images / "update-over-actions.svg", data)
+    return figure
 
 
 def _draw(axes: Axes, data: dict[str, Any], series: str) -> None:
@@ -58,14 +73,6 @@ def _draw(axes: Axes, data: dict[str, Any], series: str) -> None:
     axes.set_ylabel("time per update (ms)")
     axes.set_ylim(bottom=0)
     axes.legend()
-
-
-def _write(figure: Any, path: Path, data: dict[str, Any]) -> Path:
-    machine = data["machine"]
-    figure.text(0.01, 0.005, f"{machine['processor']}, {data['threads']} threads", fontsize=6, color="gray")
-    figure.savefig(path, metadata={"Date": None})
-    pyplot.close(figure)
-    return path
 
 
 if __name__ == "__main__":

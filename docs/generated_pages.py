@@ -10,6 +10,7 @@ import inspect
 import io
 import typing
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -20,6 +21,7 @@ import revalued
 from revalued.cli import main
 from revalued.config import TrainConfig
 
+PICTURES = Path(__file__).parents[1] / "results" / "figures"
 MODULES = {
     "revalued.run.start": "Starting, resuming and evaluating runs with a `TrainConfig`; the commands call these.",
     "revalued.config": "Every setting as dataclasses; [all fields](settings.md) have a page of their own.",
@@ -36,10 +38,17 @@ MODULES = {
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the generated pages to the site; called by mkdocs."""
+    """Add the generated pages and the pictures of the results to the site; called by mkdocs."""
     for name, make in PAGES.items():
         files.append(File.generated(config, name, content=make()))
+    for picture in sorted(PICTURES.glob("*.png")):
+        files.append(File.generated(config, f"results/figures/{picture.name}", abs_src_path=str(picture)))
     return files
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Let pages, which link to pictures as they lie in the repository, find them on the site; called by mkdocs."""
+    return markdown.replace("../results/figures/", "results/figures/")
 
 
 def settings_page() -> str:

@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from revalued.experiments.executor import Executor, RunEvent, Stop
+from revalued.experiments.naming import Setting
 from revalued.experiments.overview import SilentOverview
-from revalued.experiments.plan import Experiment, PlannedRun, Setting, Variant, plan
-from revalued.experiments.process_executor import Event, Executor, Stop
-from revalued.experiments.runner import Outcome, carry_out
+from revalued.experiments.plan import Experiment, PlannedRun, Variant, plan
+from revalued.experiments.runner import ExperimentOutcome, carry_out
 from revalued.experiments.scales import Scale
 from revalued.run.start import resume
 from run_helpers import QUICK, stop_after
@@ -44,19 +45,19 @@ class InThisProcess:
         self.trained: list[Path] = []
         self._fails, self._stops_in_run = fails, stops_in_run
 
-    def execute(self, paths: Iterable[Path], stop: Callable[[], Stop]) -> Iterator[Event]:
+    def execute(self, paths: Iterable[Path], stop: Callable[[], Stop]) -> Iterator[RunEvent]:
         for number, path in enumerate(paths):
-            yield Event("started", path)
+            yield RunEvent("started", path)
             if self._fails(path):
-                yield Event("failed", path, message="the arm fell off")
+                yield RunEvent("failed", path, message="the arm fell off")
                 continue
             if number == self._stops_in_run:
                 resume(path, should_stop=stop_after(40))
-                yield Event("interrupted", path)
+                yield RunEvent("interrupted", path)
                 return
             self.trained.append(path)
             resume(path)
-            yield Event("finished", path)
+            yield RunEvent("finished", path)
 
 
 def planned(seeds: int | None = None, tasks: tuple[str, ...] = (), experiment: Experiment = TOY) -> list[PlannedRun]:
@@ -70,7 +71,7 @@ def carry_out_toy(
     tasks: tuple[str, ...] = (),
     experiment: Experiment = TOY,
     **options: Any,
-) -> Outcome:
+) -> ExperimentOutcome:
     return carry_out(experiment, SCALE, planned(seeds, tasks, experiment), out, executor, SilentOverview(), **options)
 
 

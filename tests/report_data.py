@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from revalued.report.results import CVAR_COLUMNS, TABULAR_COLUMNS, THEOREM_COLUMNS, TRAINING_COLUMNS, Run
+from revalued.experiments.result_files import CVAR_COLUMNS, RESULT_COLUMNS, TABULAR_COLUMNS, THEOREM_COLUMNS
+from revalued.report.results import RunResults
 
 Levels = Mapping[tuple[str, str], float]
 """Final return by variant and task."""
@@ -19,10 +20,10 @@ Levels = Mapping[tuple[str, str], float]
 
 def make_run(
     returns: Sequence[float], variant: str = "decqn", task: str = "walker-walk", seed: int = 0, finished: bool = True
-) -> Run:
+) -> RunResults:
     """Return a run with one evaluation after every 5,000 interactions and 10 seconds."""
     steps = np.linspace(5_000, 5_000 * len(returns), len(returns), dtype=np.float64)
-    return Run(variant, task, seed, steps, np.array(returns, dtype=np.float64), steps / 500, finished)
+    return RunResults(variant, task, seed, steps, np.array(returns, dtype=np.float64), steps / 500, finished)
 
 
 def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
@@ -71,7 +72,7 @@ def write_training(
                 )
             run = {"variant": variant, "task": task, "seed": seed, "status": status, "env_steps": reached}
             runs.append({**run, "wall_s": 300.0, "commit": "0123456789abcdef", "threads": 1})
-    write_csv(out / name / "results.csv", TRAINING_COLUMNS, rows)
+    write_csv(out / name / "results.csv", RESULT_COLUMNS, rows)
     variants = {variant: {"label": _label(variant), "overrides": _overrides(variant)} for variant, _ in levels}
     write_provenance(
         out / name, name, list(dict.fromkeys(task for _, task in levels)), variants, runs, seeds, env_steps

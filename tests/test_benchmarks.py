@@ -193,5 +193,8 @@ def test_results_are_saved_and_drawn(tmp_path: Path) -> None:
     assert saved["figures"][0]["met"] is True
     assert {"machine", "versions", "threads", "date", "source"} <= saved.keys()
     assert json.loads((tmp_path / "scaling.json").read_text()) == saved
-    images = plot.plot(tmp_path, tmp_path / "img")
-    assert [image.read_text().count("time per update (ms)") for image in images] == [1, 2]
+    labels = {name: [axes.get_ylabel() for axes in figure.axes] for name, figure in plot.draw(saved).items()}
+    label = "time per update (ms)"
+    assert labels == {"update-over-critics": [label], "update-over-actions": [label, label]}
+    for image in plot.plot(tmp_path, tmp_path / "img"):
+        assert image.read_bytes().startswith(b"\x89PNG")

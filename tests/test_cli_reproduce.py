@@ -15,11 +15,12 @@ from revalued.cli.reproduce import reproduce
 from revalued.cli.sweep import sweep, sweep_experiment
 from revalued.errors import UserError
 from revalued.experiments.catalogue import EXPERIMENTS
-from revalued.experiments.identity import run_path
+from revalued.experiments.executor import Stop
 from revalued.experiments.plan import Experiment, plan
-from revalued.experiments.process_executor import Stop
+from revalued.experiments.run_folders import run_path
 from revalued.experiments.scales import SCALES, Scale
 from revalued.run.folder import RunFolder
+from revalued.run.provenance import machine
 from run_helpers import QUICK
 
 QUICK_FLAGS = [
@@ -34,7 +35,7 @@ QUICK_FLAGS = [
 def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
-    monkeypatch.setattr(where, "LocalExecutor", lambda jobs: InThisProcess())
+    monkeypatch.setattr(where, "ProcessExecutor", lambda jobs: InThisProcess())
 
 
 def refused(command: Any, *arguments: str) -> str:
@@ -76,7 +77,7 @@ def test_a_dry_run_shows_the_plan_and_writes_nothing(capsys: pytest.CaptureFixtu
     shown = capsys.readouterr().out
     assert "REValueD, DecQN and BDQ on the control suite" in shown
     assert "Laptop scale: 120,000 interactions per run" in shown
-    assert "72 runs, 0 finished already; about" in shown
+    assert "72 runs, 0 finished already; with 2 jobs; the time it takes is unknown until the first run" in shown
     assert list(Path().iterdir()) == []
     assert reproduce(["theorems", "--dry-run"]) == 0
     assert "computed without training" in capsys.readouterr().out
@@ -87,11 +88,13 @@ def test_a_dry_run_counts_what_is_finished(capsys: pytest.CaptureFixture[str]) -
     assert isinstance(main, Experiment)
     run = plan(main, SCALES["laptop"], 1, ["walker-walk"])[1]
     folder = RunFolder.create(run_path(Path("results"), run.config), run.config)
-    folder.write_summary({"finished": True, "env_steps": 120_000, "wall_seconds": 500.0})
+    folder.write_summary({"finished": True, "env_steps": 120_000, "wall_seconds": 500.0, "machine": machine()})
+    assert reproduce(["main", "--dry-run", "--seeds", "2", "--tasks", "walker-walk"]) == 0
+    known = "1 run: about 8:20 with 2 jobs, from finished runs on this machine"
+    assert f"6 runs, 1 finished already; {known}; 4 runs: unknown until the first run" in capsys.readouterr().out
     assert reproduce(["main", "--dry-run", "--seeds", "1", "--tasks", "walker-walk"]) == 0
     shown = capsys.readouterr().out
     assert "3 runs, 1 finished already" in shown
-    assert "from finished runs on this machine" in shown
     (line,) = [line for line in shown.splitlines() if " decqn " in line]
     assert line.split()[1::2] == ["decqn", "1", "1", "1", "1", "1"]  # critics, tasks, seeds, runs, finished
 
@@ -100,7 +103,7 @@ def test_timed_runs_go_one_at_a_time(capsys: pytest.CaptureFixture[str]) -> None
     assert reproduce(["wall-time", "--dry-run", "--jobs", "2"]) == 0
     captured = capsys.readouterr()
     assert "one run at a time with all cores, --jobs 2 is not used" in captured.err
-    assert "with 1 job," in captured.out
+    assert "with 1 job;" in captured.out
 
 
 def test_a_whole_experiment_on_a_task_of_ones_choice(capsys: pytest.CaptureFixture[str]) -> None:
@@ -123,7 +126,7 @@ def test_failures_are_listed_with_their_logs(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken = InThisProcess(fails=lambda path: True)
-    monkeypatch.setattr(where, "LocalExecutor", lambda jobs: broken)
+    monkeypatch.setattr(where, "ProcessExecutor", lambda jobs: broken)
     command = ["regulariser-reduction", "--scale", "smoke", "--tasks", "toy-levers", "--quiet"]
     assert reproduce(command) == 1
     captured = capsys.readouterr()

@@ -12,9 +12,10 @@ from types import ModuleType
 import pytest
 
 from experiment_helpers import carry_out_toy, read_csv
-from revalued.experiments.process_executor import Event, LocalExecutor, Stop
-from revalued.experiments.ray_executor import ClusterExecutor
-from revalued.experiments.run_status import env_steps_so_far
+from revalued.experiments.executor import RunEvent, Stop
+from revalued.experiments.process_executor import ProcessExecutor
+from revalued.experiments.ray_executor import RayExecutor
+from revalued.experiments.run_folders import env_steps_so_far
 from revalued.run.folder import RunFolder
 from run_helpers import assert_same_run, evolve, quick_config, train
 
@@ -30,7 +31,7 @@ def ray() -> Iterator[ModuleType]:
         yield joined
 
 
-def by_kind(events: list[Event], kind: str) -> list[str]:
+def by_kind(events: list[RunEvent], kind: str) -> list[str]:
     return [event.path.name for event in events if event.kind == kind]
 
 
@@ -54,8 +55,8 @@ def parent_of(process: int) -> int:
 
 
 def test_results_are_the_files_that_processes_write(ray: ModuleType, tmp_path: Path) -> None:
-    assert carry_out_toy(tmp_path / "here", LocalExecutor(jobs=2), jobs=2).is_complete
-    assert carry_out_toy(tmp_path / "there", ClusterExecutor(ray), jobs=4).is_complete
+    assert carry_out_toy(tmp_path / "here", ProcessExecutor(jobs=2), jobs=2).is_complete
+    assert carry_out_toy(tmp_path / "there", RayExecutor(ray), jobs=4).is_complete
     here, there = (read_csv(tmp_path / where / "toy" / "results.csv") for where in ("here", "there"))
     assert here == there
     assert len(here) == 12
@@ -67,7 +68,7 @@ def test_a_lost_run_goes_on_from_its_checkpoint_to_the_same_end(ray: ModuleType,
     news: list[str] = []
     killed: list[int] = []
     events = []
-    for event in ClusterExecutor(ray, say=news.append, poll_seconds=0.2).execute([path], lambda: Stop.NO):
+    for event in RayExecutor(ray, say=news.append, poll_seconds=0.2).execute([path], lambda: Stop.NO):
         events.append(event)
         if not killed and env_steps_so_far(path) > 1_500:
             for process in training_processes():
@@ -87,7 +88,7 @@ def test_a_stop_becomes_a_checkpoint(ray: ModuleType, tmp_path: Path) -> None:
         RunFolder.create(path, evolve(LONG, env_steps=10_000_000))
     stop = [Stop.NO]
     events = []
-    for event in ClusterExecutor(ray, jobs=2, poll_seconds=0.2).execute(paths, lambda: stop[0]):
+    for event in RayExecutor(ray, jobs=2, poll_seconds=0.2).execute(paths, lambda: stop[0]):
         events.append(event)
         if all(env_steps_so_far(path) > 700 for path in paths[:2]):
             stop[0] = Stop.GENTLY
@@ -102,7 +103,7 @@ def test_a_stop_becomes_a_checkpoint(ray: ModuleType, tmp_path: Path) -> None:
 
 
 def test_folders_that_the_nodes_do_not_share_are_told(ray: ModuleType, tmp_path: Path) -> None:
-    events = list(ClusterExecutor(ray).execute([tmp_path / "elsewhere"], lambda: Stop.NO))
+    events = list(RayExecutor(ray).execute([tmp_path / "elsewhere"], lambda: Stop.NO))
     (event,) = events
     assert event.kind == "failed"
     assert "is not on storage that node" in event.message

@@ -162,6 +162,16 @@ def test_the_other_pages_are_run_elsewhere(page: str, test: str) -> None:
     assert Path(page).stem in (ROOT / "tests" / test).read_text()
 
 
+def test_every_picture_of_the_results_is_shown_by_a_page_and_is_short() -> None:
+    shown = {
+        (page.parent / link).resolve()
+        for page in PAGES
+        for link in re.findall(r"!\[[^\]]*\]\((\S+)\)", page.read_text())
+    }
+    assert shown == set((ROOT / "results" / "figures").glob("*.png"))
+    assert len((ROOT / "results" / "report.html").read_text().splitlines()) < 10_000
+
+
 def test_your_own_environment_has_at_most_twenty_lines() -> None:
     own = next(block for block in blocks(DOCS / "environments.md") if block.language == "python")
     assert len([line for line in own.text.splitlines() if line.strip()]) <= 20

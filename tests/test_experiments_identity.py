@@ -13,9 +13,8 @@ from revalued.algorithms.presets import preset
 from revalued.config import ExecutionConfig, ScheduleConfig, TrainConfig, to_dict
 from revalued.errors import UserError
 from revalued.experiments.catalogue import EXPERIMENTS
-from revalued.experiments.identity import run_hash, run_path, significant_entries
 from revalued.experiments.plan import Experiment, plan
-from revalued.experiments.run_status import check_same_run
+from revalued.experiments.run_folders import check_same_run, run_hash, run_path, significant_entries
 from revalued.experiments.scales import SCALES
 from revalued.run.folder import RunFolder
 from run_helpers import evolve

@@ -12,40 +12,38 @@ import pytest
 from rich.console import Console
 
 from experiment_helpers import planned
-from revalued.algorithms.presets import preset
-from revalued.config import ScheduleConfig, TrainConfig
 from revalued.errors import UserError
-from revalued.experiments.estimates import calibration, estimate_seconds
-from revalued.experiments.overview import LiveOverview, PlainOverview, Standing, describe
-from revalued.experiments.provenance import merged
-from revalued.experiments.results import cvar_rows, detrended_cvar, read_table, sorted_rows, write_table
+from revalued.experiments.overview import LiveOverview, PlainOverview, WorkStatus, status_line
+from revalued.experiments.plan import PlannedRun
+from revalued.experiments.result_files import merged, read_table, sorted_rows, write_table
+from revalued.experiments.run_folders import cvar_rows, detrended_cvar
 from revalued.experiments.workload import Workload, by_folder
 from revalued.run.folder import RunFolder
-from revalued.run.provenance import source_commit
+from revalued.run.provenance import machine, source_commit
 from run_helpers import quick_config
 
-STANDING = Standing(2, 5, 0.5, 3725.0, (("decqn on walker-walk, seed 0", 0.25),))
+STATUS = WorkStatus(2, 5, 0.5, "1:02:05 left", (("decqn on walker-walk, seed 0", 0.25),))
 
 
 def test_one_line_says_it_all() -> None:
-    assert describe(STANDING) == "2/5 runs · 50% of the work · 1:02:05 left · now decqn on walker-walk, seed 0 (25%)"
-    assert describe(Standing(0, 1, 0.0, None)) == "0/1 runs · 0% of the work"
+    assert status_line(STATUS) == "2/5 runs · 50% of the work · 1:02:05 left · now decqn on walker-walk, seed 0 (25%)"
+    assert status_line(WorkStatus(0, 1, 0.0)) == "0/1 runs · 0% of the work"
 
 
 def test_plain_lines_come_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:
     seldom, often = PlainOverview(seconds_between_lines=1000.0), PlainOverview(seconds_between_lines=0.0)
-    seldom.update(STANDING)
+    seldom.update(STATUS)
     assert capsys.readouterr().err == ""
-    often.update(STANDING)
+    often.update(STATUS)
     seldom.say("finished: it")
-    assert capsys.readouterr().err == f"{describe(STANDING)}\nfinished: it\n"
+    assert capsys.readouterr().err == f"{status_line(STATUS)}\nfinished: it\n"
 
 
 def test_live_bars_follow_the_runs() -> None:
     screen = io.StringIO()
     view = LiveOverview(Console(file=screen, force_terminal=True, width=120))
-    view.update(STANDING)
-    view.update(replace(STANDING, finished=3, running=(("bdq on fish-swim, seed 1", 0.1),)))
+    view.update(STATUS)
+    view.update(replace(STATUS, finished=3, running=(("bdq on fish-swim, seed 1", 0.1),)))
     view.say("finished: decqn [0]")
     view.close()
     shown = screen.getvalue()
@@ -55,45 +53,53 @@ def test_live_bars_follow_the_runs() -> None:
     assert "decqn on walker-walk" not in shown.rpartition("all runs")[2]
 
 
-def walker(algo: str, critics: int, env_steps: int = 120_000) -> TrainConfig:
-    algorithm = replace(preset(algo), critics=critics)
-    return TrainConfig(task="walker-walk", algo=algo, algorithm=algorithm, schedule=ScheduleConfig(env_steps=env_steps))
-
-
-def test_estimates_agree_with_what_was_measured() -> None:
-    assert 120_000 / estimate_seconds(walker("decqn", 1), 1) == pytest.approx(330, rel=0.1)
-    assert 120_000 / estimate_seconds(walker("revalued", 3), 1) == pytest.approx(165, rel=0.1)
-    assert 500_000 / estimate_seconds(walker("revalued", 10, 500_000), 2) == pytest.approx(84, rel=0.1)
-    dog = replace(walker("decqn", 1), task="dog-walk")
-    assert estimate_seconds(dog, 1) > 1.5 * estimate_seconds(walker("decqn", 1), 1)
-
-
-def test_finished_runs_calibrate_the_estimates() -> None:
-    assert calibration([]) == 1.0
-    assert calibration([(20.0, 10.0), (30.0, 10.0), (500.0, 10.0)]) == 3.0
+def finished(path: Path, run: PlannedRun, seconds: float, **changes: object) -> None:
+    folder = RunFolder.create(path, run.config)
+    facts = {"finished": True, "env_steps": 350, "wall_seconds": seconds, "machine": machine()}
+    folder.write_summary({**facts, **changes})
 
 
 def test_the_work_that_is_left(tmp_path: Path) -> None:
-    runs = planned()
+    runs = planned()  # decqn and revalued with seed 0, then both with seed 1
     paths = [tmp_path / str(number) for number in range(4)]
     paths[3] = paths[2]  # the same run under two names
-    for path, run in list(zip(paths, runs, strict=True))[:3]:
-        RunFolder.create(path, run.config)
-    RunFolder(paths[0]).write_summary({"finished": True, "env_steps": 350, "wall_seconds": 100.0})
+    finished(paths[0], runs[0], 100.0)
     work = Workload(by_folder(runs, paths), jobs=2)
     assert work.to_do == paths[1:3]
-    assert work.is_calibrated
-    assert work.standing().finished == 1
-    before = work.standing().fraction
+    assert work.status().finished == 1
+    before = work.status().fraction
     work.begun(paths[1])
     work.reached(paths[1], 175)
-    assert work.standing().running == ((runs[1].title, 0.5),)
-    assert work.standing().fraction > before
-    work.ended(paths[1], finished=True)
+    assert work.status().running == ((runs[1].title, 0.5),)
+    assert work.status().fraction > before
+    work.ended(paths[1], {"wall_seconds": 1.0})
     assert work.to_do == [paths[2]]
     work.begun(paths[2])
-    work.ended(paths[2], finished=True)
-    assert (work.standing().fraction, work.seconds_left()) == (1.0, 0.0)
+    work.ended(paths[2], {"wall_seconds": 1.0})
+    assert (work.status().fraction, work.seconds_left()) == (1.0, 0.0)
+    assert work.status().time_left == "0:00 left"
+
+
+def test_time_is_estimated_from_finished_runs_of_the_same_kind_on_this_machine(tmp_path: Path) -> None:
+    runs = planned(seeds=4)
+    paths = [tmp_path / str(number) for number in range(8)]
+    assert {run.variant for run in runs[::2]} == {"decqn"}
+    work = Workload(by_folder(runs, paths), jobs=2)
+    assert (work.unmeasured(), work.seconds_left(), work.status().time_left) == (8, 0.0, "")
+    finished(paths[0], runs[0], 9999.0, machine={"processor": "another"})
+    finished(paths[2], runs[2], 100.0)
+    finished(paths[4], runs[4], 200.0)
+    work = Workload(by_folder(runs, paths), jobs=2)
+    assert [work.expected_seconds(path) for path in paths[5:7]] == [None, 150.0]
+    assert work.unmeasured() == 4
+    assert work.status().time_left == "more than 2:30 left"  # one run can not be shared by two jobs
+    work.begun(paths[1])
+    work.ended(paths[1], {"wall_seconds": 300.0, "machine": machine()})
+    assert work.unmeasured() == 0
+    work.begun(paths[3])
+    work.reached(paths[3], 175)
+    assert work.seconds_left() == (150 + 150 + 300 + 300) / 2
+    assert work.status().time_left == "7:30 left"
 
 
 def test_cvar_by_hand() -> None:

@@ -11,29 +11,29 @@ from pathlib import Path
 import pytest
 
 from experiment_helpers import carry_out_toy, planned, read_csv
-from revalued.experiments.identity import run_path
-from revalued.experiments.process_executor import Event, LocalExecutor, Stop
-from revalued.experiments.run_status import begin_log, env_steps_so_far, last_log_line
+from revalued.experiments.executor import RunEvent, Stop
+from revalued.experiments.process_executor import ProcessExecutor
+from revalued.experiments.run_folders import begin_log, env_steps_so_far, last_log_line, run_path
 from revalued.run.folder import RunFolder
 from run_helpers import DEADLINE_SECONDS, end, left_in_group, quick_config, wait_for
 
 ENDLESS = quick_config("toy-levers", env_steps=10_000_000)
 
 
-def endings(events: list[Event]) -> dict[str, str]:
+def endings(events: list[RunEvent]) -> dict[str, str]:
     return {event.path.name: event.kind for event in events if event.kind not in ("started", "progress")}
 
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("alone")
-    assert carry_out_toy(out, LocalExecutor(jobs=1), jobs=1).is_complete
+    assert carry_out_toy(out, ProcessExecutor(jobs=1), jobs=1).is_complete
     return out
 
 
 @pytest.mark.slow
 def test_results_do_not_depend_on_how_many_runs_go_on_at_once(alone: Path, tmp_path: Path) -> None:
-    assert carry_out_toy(tmp_path, LocalExecutor(jobs=2), jobs=2).is_complete
+    assert carry_out_toy(tmp_path, ProcessExecutor(jobs=2), jobs=2).is_complete
     assert read_csv(tmp_path / "toy" / "results.csv") == read_csv(alone / "toy" / "results.csv")
     assert len(read_csv(alone / "toy" / "results.csv")) == 12
 
@@ -44,7 +44,7 @@ def test_a_failing_run_is_told_with_its_last_words(tmp_path: Path) -> None:
     RunFolder.create(broken, planned()[0].config)
     (broken / "eval.csv").unlink()
     (broken / "eval.csv").mkdir()  # where no table can be written
-    outcome = carry_out_toy(tmp_path, LocalExecutor(jobs=2), seeds=1, jobs=2)
+    outcome = carry_out_toy(tmp_path, ProcessExecutor(jobs=2), seeds=1, jobs=2)
     assert (outcome.runs, outcome.finished) == (2, 1)
     (failure,) = outcome.failures
     assert failure.log == broken / "log.txt"
@@ -61,7 +61,7 @@ def test_a_stop_becomes_a_checkpoint_and_a_second_one_a_kill(tmp_path: Path) -> 
         stop = [Stop.NO]
         events = []
         goal = max(map(env_steps_so_far, paths)) + 1000
-        for event in LocalExecutor(jobs=2).execute(paths, lambda stop=stop: stop[0]):  # type: ignore[misc]
+        for event in ProcessExecutor(jobs=2).execute(paths, lambda stop=stop: stop[0]):  # type: ignore[misc]
             events.append(event)
             if all(env_steps_so_far(path) > goal for path in paths[:2]):
                 stop[0] = wanted
@@ -116,7 +116,7 @@ def test_a_signal_stops_everything_and_the_same_command_goes_on(number: int, alo
 @pytest.mark.slow
 def test_nothing_is_left_running_when_the_caller_gives_up(tmp_path: Path) -> None:
     RunFolder.create(tmp_path / "run", ENDLESS)
-    events = LocalExecutor(jobs=1).execute([tmp_path / "run"], lambda: Stop.NO)
+    events = ProcessExecutor(jobs=1).execute([tmp_path / "run"], lambda: Stop.NO)
     assert next(events).kind == "started"
     events.close()  # type: ignore[attr-defined]
     with RunFolder.open(tmp_path / "run").locked():  # nobody holds it any more

@@ -15,11 +15,10 @@ import pytest
 from experiment_helpers import NOISY, SCALE, TOY, InThisProcess, carry_out_toy, planned, read_csv
 from revalued.errors import UserError
 from revalued.experiments import runner
-from revalued.experiments.identity import run_path
 from revalued.experiments.overview import SilentOverview
 from revalued.experiments.plan import ComputedExperiment, Variant
-from revalued.experiments.provenance import read_provenance
-from revalued.experiments.results import RESULT_COLUMNS
+from revalued.experiments.result_files import RESULT_COLUMNS, read_provenance
+from revalued.experiments.run_folders import run_path
 from revalued.experiments.scales import SCALES
 from revalued.run.start import start
 from run_helpers import evolve, rows
@@ -252,25 +251,25 @@ def test_a_wrong_folder_in_a_runs_place_is_refused(tmp_path: Path) -> None:
         carry_out_toy(tmp_path, InThisProcess(), seeds=1)
 
 
-COMPUTED = ComputedExperiment("sums", "Sums", "No figure", "Sums.", "revalued.experiments.sums")
+COMPUTED = ComputedExperiment("sums", "Sums", "No figure", "Sums.", ("a", "b"), "revalued.experiments.sums:sum_rows")
 
 
 def test_a_computed_experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[str] = []
 
-    def compute(scale: str, report: Any) -> list[dict[str, Any]]:
+    def sum_rows(scale: str, report: Any) -> list[dict[str, Any]]:
         calls.append(scale)
         report(1.0)
         return [{"a": 1, "b": 2.5}]
 
-    module = SimpleNamespace(COLUMNS=("a", "b"), compute=compute)
+    module = SimpleNamespace(sum_rows=sum_rows)
     monkeypatch.setattr(runner.importlib, "import_module", lambda name: module)  # type: ignore[attr-defined]
     for _ in range(2):  # the second time it is there already
-        outcome = runner.compute(COMPUTED, SCALES["smoke"], tmp_path, SilentOverview())
+        outcome = runner.compute_experiment(COMPUTED, SCALES["smoke"], tmp_path, SilentOverview())
         assert outcome.is_complete
     assert calls == ["smoke"]
     assert (tmp_path / "sums" / "results.csv").read_text() == "a,b\n1,2.5\n"
     data = provenance(tmp_path, "sums")
     assert (data["experiment"], data["scale"], data["runs"]) == ("sums", "smoke", [])
     with pytest.raises(UserError, match="at smoke scale, not laptop: choose another --out"):
-        runner.compute(COMPUTED, SCALES["laptop"], tmp_path, SilentOverview())
+        runner.compute_experiment(COMPUTED, SCALES["laptop"], tmp_path, SilentOverview())

@@ -14,8 +14,7 @@ from export_helpers import random_masks, random_policy
 from revalued.acting.policy import Policy
 from revalued.actions import FactorisedActions
 from revalued.envs import LeverGame, MaskedLevers
-from revalued.report.inspection import data
-from revalued.report.inspection.data import judge, record_episode
+from revalued.report.inspection.episode import judge, record_episode
 from revalued.training.evaluation import greedy_episodes
 
 ZERO = np.zeros((1, 7), np.float32)
@@ -83,7 +82,7 @@ def test_blocks_change_nothing(head: str, monkeypatch: pytest.MonkeyPatch) -> No
     observations, masks = rng.standard_normal((50, 7)).astype(np.float32), random_masks(sizes, 50, rng)
     actions = policy.greedy(observations, masks)
     whole = judge(policy, observations, actions, masks)
-    monkeypatch.setattr(data, "_MAX_ENTRIES", 300)
+    monkeypatch.setattr("revalued.report.inspection.episode._MAX_ENTRIES", 300)
     parts = judge(policy, observations, actions, masks)
     for name in ("utilities", "spread", "q_values", "agreement"):
         np.testing.assert_allclose(getattr(parts, name), getattr(whole, name), rtol=1e-4, atol=1e-6)

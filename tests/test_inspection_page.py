@@ -14,9 +14,9 @@ import pytest
 from gym_envs import Kitchen
 from revalued.errors import UserError
 from revalued.report.inspection import page
-from revalued.report.inspection.episode_figures import discounted_to_go, groups_of, short
+from revalued.report.inspection.episode_panels import discounted_to_go, groups_of, short
 from revalued.report.inspection.page import inspect_run
-from revalued.report.inspection.training_figures import curves
+from revalued.report.inspection.run_panels import curves
 from revalued.run.load import load_run
 from revalued.run.save import save_policy
 from revalued.run.start import evaluate, start
@@ -85,7 +85,7 @@ def test_every_picture_is_there(task: str, algo: str, tmp_path: Path) -> None:
     text = out.read_text()
     assert ("illegal" in text) == (task == "toy-masked")
     assert ("best one that contains the choice" in text) == (algo == "dqn")
-    assert "No film" not in text
+    assert "No video" not in text
 
 
 @pytest.mark.slow
@@ -105,10 +105,10 @@ def test_the_same_run_gives_the_same_page(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_several_episodes_and_no_film(tmp_path: Path) -> None:
+def test_several_episodes_and_no_video(tmp_path: Path) -> None:
     run = train(quick_config("toy-levers"), tmp_path / "run")
     first = inspect_run(run, episodes=2).read_text()
-    assert "No film: toy-levers has no pictures." in first
+    assert "No video: toy-levers has no pictures." in first
     (table,) = re.findall(r"All episodes.*?</table>", first, re.DOTALL)
     assert table.count("<tr>") == 3
     returns = [f"{episode.total_reward:,.1f}" for episode in evaluate(run, 2, 0)]
@@ -116,7 +116,7 @@ def test_several_episodes_and_no_film(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_the_film_is_in_the_page_or_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_video_is_in_the_page_or_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("imageio_ffmpeg")
 
     def kitchen() -> Kitchen:

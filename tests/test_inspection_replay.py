@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from revalued.report.inspection.replay import replay_errors, td_errors
+from revalued.report.inspection.replay_errors import replay_errors, td_errors
 from revalued.run.load import load_run
 from revalued.training.build import agent_shape, make_learner, make_replay
 from run_helpers import newest, quick_config, train

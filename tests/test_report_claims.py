@@ -7,21 +7,22 @@ from pathlib import Path
 import pytest
 
 from report_data import write_cvar, write_training
+from revalued.experiments import naming
 from revalued.experiments.catalogue import EXPERIMENTS
-from revalued.experiments.plan import Experiment as TrainingExperiment
-from revalued.report import naming, published, results, verdicts
+from revalued.experiments.plan import Experiment
+from revalued.report import published, results, verdicts
 from revalued.report.claims import CLAIMS, claims_of
 from revalued.report.published import BETA, ENSEMBLE_SIZE, REGULARISER, WALL_TIME, Published, reference
 from revalued.report.verdicts import Finding, decide, decide_within
 
 
 def findings(tmp_path: Path, name: str) -> dict[str, Finding]:
-    found = verdicts.training_findings(results.load(tmp_path)[name])
+    found = verdicts.training_findings(results.load_results(tmp_path)[name])
     return {finding.statement: finding for finding in found}
 
 
 def outcomes(finding: Finding) -> dict[str, str]:
-    return {verdict.where: verdict.outcome for verdict in finding.verdicts}
+    return {verdict.where: verdict.decision for verdict in finding.verdicts}
 
 
 def test_the_rule_at_its_edges() -> None:
@@ -49,12 +50,12 @@ def test_main_is_judged_task_by_task_and_over_all(tmp_path: Path) -> None:
     expected = {"dog-walk": "holds", "walker-walk": "does not hold", "fish-swim": "undecided"}
     assert outcomes(finding) == expected
     assert finding.overall is not None
-    assert finding.overall.outcome == "undecided"
+    assert finding.overall.decision == "undecided"
     assert finding.scale == "laptop scale: K = 3, 120,000 interactions, 3 seeds"
     detail = finding.verdicts[0].detail
     assert "600.0 against 500.0; difference +100.0 [+" in detail
     assert detail.endswith("3 and 3 seeds")
-    assert verdicts.untested(results.load(tmp_path)["main"]) == ["DecQN beats BDQ"]
+    assert verdicts.untested(results.load_results(tmp_path)["main"]) == ["DecQN beats BDQ"]
 
 
 def test_two_finished_seeds_are_needed_on_either_side(tmp_path: Path) -> None:
@@ -85,10 +86,10 @@ def test_claims_of_tables_are_their_clear_differences() -> None:
 def test_settings_are_found_under_either_name(tmp_path: Path) -> None:
     levels = {("revalued-k1", "dog-walk"): 300.0, ("revalued-k5", "dog-walk"): 500.0, ("revalued", "dog-walk"): 400.0}
     write_training(tmp_path, "ensemble-size", levels)
-    experiment = results.load(tmp_path)["ensemble-size"]
-    assert naming.setting(experiment, "revalued-k5") == 5
-    assert naming.with_setting(experiment, "revalued-k3") == "revalued"  # by what its overrides say
-    assert naming.with_setting(experiment, "revalued-k15") is None
+    experiment = results.load_results(tmp_path)["ensemble-size"]
+    assert experiment.setting("revalued-k5") == 5
+    assert experiment.with_setting("revalued-k3") == "revalued"  # by what its overrides say
+    assert experiment.with_setting("revalued-k15") is None
     assert experiment.scale == "laptop scale: K = 3 to 5, 120,000 interactions, 2 seeds"
     found = findings(tmp_path, "ensemble-size")
     assert outcomes(found["REValueD: K = 3 beats K = 1"]) == {"dog-walk": "holds"}
@@ -117,7 +118,7 @@ def test_wall_time_is_judged_by_its_ratio(tmp_path: Path, minutes: float, outcom
     write_training(tmp_path, "wall-time", levels, minutes={"decqn": 10.0, "revalued": minutes}, env_steps=20_000)
     finding = findings(tmp_path, "wall-time")["REValueD takes about 25% longer than DecQN"]
     assert outcomes(finding) == {"walker-walk": outcome}
-    experiment = results.load(tmp_path)["wall-time"]
+    experiment = results.load_results(tmp_path)["wall-time"]
     measured = verdicts.minutes_of(experiment, "decqn", "walker-walk")
     # 20 s and 21 s before the first interaction, by the generator
     assert [minutes for minutes, _ in measured] == pytest.approx([10 + 20 / 60, 10 + 21 / 60])
@@ -153,7 +154,7 @@ def test_every_claim_is_about_an_experiment_of_the_catalogue() -> None:
 def test_claims_name_variants_that_the_experiments_have() -> None:
     for claim in CLAIMS:
         experiment = EXPERIMENTS[claim.experiment]
-        assert isinstance(experiment, TrainingExperiment)
+        assert isinstance(experiment, Experiment)
         assert {claim.better, claim.worse} <= {variant.id for variant in experiment.variants}, claim
 
 
@@ -188,9 +189,9 @@ def test_the_reference_for_a_result() -> None:
 
 
 def test_names_for_readers() -> None:
-    assert naming.task_label("cheetah-run@30+reward-noise") == "cheetah-run, 30 bins, reward noise"
-    assert naming.task_label("metaworld:reach-v3") == "reach-v3"
-    assert naming.task_label("dog-walk+state-noise0.2") == "dog-walk, state noise 0.2"
+    assert naming.task_in_words("cheetah-run@30+reward-noise") == "cheetah-run, 30 bins, reward noise"
+    assert naming.task_in_words("metaworld:reach-v3") == "reach-v3"
+    assert naming.task_in_words("dog-walk+state-noise0.2") == "dog-walk, state noise 0.2"
     assert naming.split_bins("cheetah-run@30+reward-noise") == ("cheetah-run+reward-noise", 30)
     assert naming.variant_label("revalued-k3") == "REValueD, K = 3"
     assert naming.variant_label("revalued-beta0.25") == "REValueD, β = 0.25"

@@ -13,7 +13,7 @@ from report_data import theorem_row, write_cvar, write_tabular, write_theorems, 
 from revalued.errors import UserError
 from revalued.report import drawing, figures, results, theory_figures
 from revalued.report.drawing import COLOURS, Figure, Panel, colours_of
-from revalued.report.results import Experiment
+from revalued.report.results import ExperimentResults
 
 
 def draw_title(axes: Axes) -> None:
@@ -23,8 +23,8 @@ def draw_title(axes: Axes) -> None:
 SIMPLE = Figure("simple", "caption", (Panel("a panel", draw_title),), (("REValueD", COLOURS["revalued"]),))
 
 
-def loaded(tmp_path: Path, name: str) -> Experiment:
-    return results.load(tmp_path)[name]
+def loaded(tmp_path: Path, name: str) -> ExperimentResults:
+    return results.load_results(tmp_path)[name]
 
 
 def svgs(figure: Figure | None) -> list[str]:
@@ -47,6 +47,7 @@ def test_a_panel_on_a_page_takes_the_pages_colour_and_font() -> None:
     assert "number 0" in text  # text is text
     assert "system-ui" in text
     assert re.search(r' d="[^"]*\.\d{3}', text) is None
+    assert re.search(r' d="[^"]*\n', text) is None  # a path is one line, however many points it has
 
 
 def test_the_same_data_gives_the_same_bytes(tmp_path: Path) -> None:
@@ -168,11 +169,15 @@ def test_theory_has_figures_too(tmp_path: Path) -> None:
         for n in (3, 30)
     ]
     write_theorems(tmp_path, rows)
-    (figure,) = theory_figures.theorem_figures(loaded(tmp_path, "theorems"))
+    figure, ensembles = theory_figures.theorem_figures(loaded(tmp_path, "theorems"))
     assert "N = 5 dimensions, K = 8 critics" in figure.caption
     assert len(figure.panels) == 4
     assert [name for name, _ in figure.legend] == ["DQN", "DecQN", "ensemble, maximum of the mean (as used)"]
     assert "bias, uniform noise" in drawing.panel_svg(figure.panels[0])
+    assert [name for name, _ in ensembles.legend] == [
+        "mean of maxima, any K", "maximum of the mean, K = 8", "maximum of the mean, K = 30",
+    ]  # fmt: skip
+    assert ["K · Var / Var of one critic" in text for text in svgs(ensembles)] == [False, True]
     write_tabular(tmp_path, {(v, n, 3): 50.0 for v in ("decqn", "revalued") for n in (2, 5)})
     (grid,) = theory_figures.tabular_figures(loaded(tmp_path, "tabular"))
     assert len(grid.panels) == 2

@@ -10,8 +10,8 @@ import pytest
 from browser import Browser, needs_browser
 from report_data import theorem_row, write_csv, write_cvar, write_tabular, write_theorems, write_training
 from revalued.cli import main
+from revalued.experiments.result_files import RESULT_COLUMNS
 from revalued.report import builder
-from revalued.report.results import TRAINING_COLUMNS
 
 
 def small_results(out: Path) -> Path:
@@ -168,7 +168,7 @@ def test_an_experiment_that_has_only_begun(tmp_path: Path) -> None:
     levels = {("revalued", "dog-walk"): 1.0, ("decqn", "dog-walk"): 1.0}
     unfinished = {(variant, "dog-walk", seed): "missing" for variant, _ in levels for seed in (0, 1)}
     write_training(tmp_path, "main", levels, unfinished=unfinished)
-    write_csv(tmp_path / "stability" / "results.csv", TRAINING_COLUMNS, [])
+    write_csv(tmp_path / "stability" / "results.csv", RESULT_COLUMNS, [])
     assert builder.write_report(tmp_path, tmp_path / "report.html") == [tmp_path / "report.html"]
     text = text_of((tmp_path / "report.html").read_text(encoding="utf-8"))
     assert "without enough data 1" in text

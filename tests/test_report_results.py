@@ -9,10 +9,8 @@ import pytest
 
 from report_data import write_csv, write_cvar, write_provenance, write_training
 from revalued.errors import UserError
-from revalued.experiments import results as written
-from revalued.experiments import tabular, theorems
+from revalued.experiments.result_files import RESULT_COLUMNS
 from revalued.report import results
-from revalued.report.results import TRAINING_COLUMNS
 
 LEVELS = {("revalued", "walker-walk"): 500.0, ("decqn", "walker-walk"): 400.0}
 
@@ -22,17 +20,10 @@ def row(**changes: object) -> dict[str, object]:
     return base | {"return": 1.5, "wall_s": 2.5} | changes
 
 
-def test_the_columns_are_those_that_experiments_write() -> None:
-    assert results.TRAINING_COLUMNS == written.RESULT_COLUMNS
-    assert results.CVAR_COLUMNS == written.CVAR_COLUMNS
-    assert results.THEOREM_COLUMNS == theorems.COLUMNS
-    assert results.TABULAR_COLUMNS == tabular.COLUMNS
-
-
 def test_an_experiment_is_read_back(tmp_path: Path) -> None:
     write_training(tmp_path, "main", LEVELS, unfinished={("decqn", "walker-walk", 1): "failed"})
     (tmp_path / "runs" / "walker-walk").mkdir(parents=True)  # where the run folders live
-    found = results.load(tmp_path)
+    found = results.load_results(tmp_path)
     assert list(found) == ["main"]
     main = found["main"]
     assert main.tasks == ["walker-walk"]
@@ -48,7 +39,7 @@ def test_an_experiment_is_read_back(tmp_path: Path) -> None:
 
 def test_planned_but_missing_tasks_and_variants_are_known(tmp_path: Path) -> None:
     write_training(tmp_path, "main", LEVELS, unfinished={("decqn", "walker-walk", s): "missing" for s in (0, 1)})
-    assert results.load(tmp_path)["main"].variants == ["revalued", "decqn"]
+    assert results.load_results(tmp_path)["main"].variants == ["revalued", "decqn"]
 
 
 def test_without_provenance_a_run_counts_if_it_is_as_long_as_the_others_on_its_task(tmp_path: Path) -> None:
@@ -59,8 +50,8 @@ def test_without_provenance_a_run_counts_if_it_is_as_long_as_the_others_on_its_t
         row(seed=2, env_steps=50, updates=5),
         row(task="short", env_steps=10, wall_s=""),
     ]
-    write_csv(tmp_path / "mine" / "results.csv", TRAINING_COLUMNS, rows)
-    found = results.load(tmp_path)["mine"]
+    write_csv(tmp_path / "mine" / "results.csv", RESULT_COLUMNS, rows)
+    found = results.load_results(tmp_path)["mine"]
     assert [(run.task, run.seed, run.finished) for run in found.runs] == [
         ("short", 0, True),
         ("t", 0, True),
@@ -72,20 +63,20 @@ def test_without_provenance_a_run_counts_if_it_is_as_long_as_the_others_on_its_t
 
 
 def test_further_columns_are_ignored(tmp_path: Path) -> None:
-    write_csv(tmp_path / "sweep" / "results.csv", (*TRAINING_COLUMNS, "length"), [row(length=1000)])
-    assert len(results.load(tmp_path)["sweep"].runs) == 1
+    write_csv(tmp_path / "sweep" / "results.csv", (*RESULT_COLUMNS, "length"), [row(length=1000)])
+    assert len(results.load_results(tmp_path)["sweep"].runs) == 1
 
 
 def test_cvar_alone_is_an_experiment(tmp_path: Path) -> None:
     write_cvar(tmp_path, {("decqn", "walker-walk"): [1.0, 2.0]})
-    found = results.load(tmp_path)["stability"]
+    found = results.load_results(tmp_path)["stability"]
     assert found.tasks == ["walker-walk"]
     assert [entry["cvar95"] for entry in found.rows] == [1.0, 2.0]
 
 
 def refused(folder: Path) -> str:
     with pytest.raises(UserError) as caught:
-        results.load(folder)
+        results.load_results(folder)
     return str(caught.value)
 
 
@@ -98,11 +89,11 @@ def test_folders_without_results_are_refused(tmp_path: Path) -> None:
 
 def test_broken_tables_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "mine" / "results.csv"
-    write_csv(path, TRAINING_COLUMNS[:-1], [])
+    write_csv(path, RESULT_COLUMNS[:-1], [])
     assert "no column 'wall_s'" in refused(tmp_path)
-    write_csv(path, TRAINING_COLUMNS, [row(), row(**{"return": "high"})])
+    write_csv(path, RESULT_COLUMNS, [row(), row(**{"return": "high"})])
     assert "line 3, column 'return': 'high' is no number" in refused(tmp_path)
-    write_csv(path, TRAINING_COLUMNS, [row(env_steps="nan")])
+    write_csv(path, RESULT_COLUMNS, [row(env_steps="nan")])
     assert "'nan' is no number" in refused(tmp_path)
     path.write_text("")
     assert "no column 'experiment'" in refused(tmp_path)
@@ -121,12 +112,12 @@ def test_broken_tables_are_refused(tmp_path: Path) -> None:
     ],
 )
 def test_broken_provenance_is_refused(tmp_path: Path, text: str, complaint: str) -> None:
-    write_csv(tmp_path / "mine" / "results.csv", TRAINING_COLUMNS, [row()])
+    write_csv(tmp_path / "mine" / "results.csv", RESULT_COLUMNS, [row()])
     (tmp_path / "mine" / "provenance.json").write_text(text)
     assert complaint in refused(tmp_path)
 
 
 def test_computed_experiments_need_their_own_columns(tmp_path: Path) -> None:
-    write_csv(tmp_path / "theorems" / "results.csv", TRAINING_COLUMNS, [])
+    write_csv(tmp_path / "theorems" / "results.csv", RESULT_COLUMNS, [])
     write_provenance(tmp_path / "theorems", "theorems")
     assert "no column 'theorem'" in refused(tmp_path)

@@ -12,7 +12,7 @@ import pytest
 
 from report_data import make_run
 from revalued.report import statistics
-from revalued.report.results import Run
+from revalued.report.results import RunResults
 from revalued.report.statistics import FINAL_EVALUATIONS
 
 scipy_stats: Any = importlib.import_module("scipy.stats")
@@ -28,7 +28,7 @@ def test_final_performance_is_the_mean_of_the_last_evaluations() -> None:
 
 def test_mean_over_a_run_is_the_area_under_its_curve() -> None:
     assert statistics.mean_over_run(make_run([0, 100, 0])) == pytest.approx(50)
-    uneven = Run("v", "t", 0, np.array([0.0, 10.0, 40.0]), np.array([0.0, 10.0, 10.0]), np.zeros(3), True)
+    uneven = RunResults("v", "t", 0, np.array([0.0, 10.0, 40.0]), np.array([0.0, 10.0, 10.0]), np.zeros(3), True)
     assert statistics.mean_over_run(uneven) == pytest.approx((10 * 5 + 30 * 10) / 40)
     assert statistics.mean_over_run(make_run([7])) == 7
 
@@ -111,8 +111,8 @@ def test_the_interquartile_bootstrap_stays_within_tasks() -> None:
 
 
 def test_curves_are_interpolated_where_all_seeds_are_known() -> None:
-    slow = Run("v", "t", 0, np.array([0.0, 100.0]), np.array([0.0, 100.0]), np.zeros(2), True)
-    late = Run("v", "t", 1, np.array([20.0, 60.0, 80.0]), np.array([100.0, 100.0, 200.0]), np.zeros(3), False)
+    slow = RunResults("v", "t", 0, np.array([0.0, 100.0]), np.array([0.0, 100.0]), np.zeros(2), True)
+    late = RunResults("v", "t", 1, np.array([20.0, 60.0, 80.0]), np.array([100.0, 100.0, 200.0]), np.zeros(3), False)
     curve = statistics.curve([slow, late], points=4)
     assert curve.env_steps.tolist() == [20, 50, 80]  # no more points than evaluations
     assert curve.mean == pytest.approx([(20 + 100) / 2, (50 + 100) / 2, (80 + 200) / 2])
@@ -125,18 +125,18 @@ def test_curves_are_interpolated_where_all_seeds_are_known() -> None:
 
 def test_wall_time_is_projected_from_the_rate_after_the_first_evaluation() -> None:
     # 100 s until the first evaluation after 10,000 interactions, then 20,000 interactions in 100 s
-    run = Run("v", "t", 0, np.array([1e4, 3e4]), np.zeros(2), np.array([100.0, 200.0]), True)
+    run = RunResults("v", "t", 0, np.array([1e4, 3e4]), np.zeros(2), np.array([100.0, 200.0]), True)
     found = statistics.projected_minutes(run)
     assert found is not None
     assert found[0] == pytest.approx((100 + 490_000 / 200) / 60)
     assert found[1]
-    whole = Run("v", "t", 0, np.array([1e4, 5e5]), np.zeros(2), np.array([100.0, 700.0]), True)
+    whole = RunResults("v", "t", 0, np.array([1e4, 5e5]), np.zeros(2), np.array([100.0, 700.0]), True)
     found = statistics.projected_minutes(whole)
     assert found is not None
     assert found[0] == pytest.approx(700 / 60)
     assert not found[1]
     assert statistics.projected_minutes(make_run([1])) is None
-    unknown = Run("v", "t", 0, np.array([1e4, 5e5]), np.zeros(2), np.array([np.nan, 700.0]), True)
+    unknown = RunResults("v", "t", 0, np.array([1e4, 5e5]), np.zeros(2), np.array([np.nan, 700.0]), True)
     assert statistics.projected_minutes(unknown) is None
 
 

@@ -10,17 +10,17 @@ import pytest
 
 from report_data import theorem_row, write_tabular, write_theorems
 from revalued.report import results, tables, theory, theory_figures
-from revalued.report.verdicts import Finding, Outcome, Verdict
+from revalued.report.verdicts import Decision, Finding, Verdict
 
 
 def theorem_findings(tmp_path: Path, *rows: Mapping[str, Any]) -> dict[str, Finding]:
     write_theorems(tmp_path, rows)
-    found = theory.theorem_findings(results.load(tmp_path)["theorems"])
+    found = theory.theorem_findings(results.load_results(tmp_path)["theorems"])
     return {finding.statement.split(":")[0]: finding for finding in found}
 
 
 def outcomes(finding: Finding) -> dict[str, str]:
-    return {verdict.where: verdict.outcome for verdict in finding.verdicts}
+    return {verdict.where: verdict.decision for verdict in finding.verdicts}
 
 
 def test_closed_forms_may_be_five_standard_errors_away(tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_theorem_2_holds_as_proved_and_not_as_stated(tmp_path: Path) -> None:
     expected = "in 0 of 1 cases; farthest: 0.153 where the theorem says 0.495 (N = 6, n = 3, K = 10)"
     assert stated.verdicts[0].detail == expected
     assert not stated.is_question
-    table = tables.theorem_2_table(results.load(tmp_path)["theorems"], 6, 10)
+    table = tables.theorem_2_table(results.load_results(tmp_path)["theorems"], 6, 10)
     assert table.rows == (("Uniform", "3", "0.495", "0.495", "0.153", "0.99", "1.21"),)
 
 
@@ -85,7 +85,7 @@ def test_other_noise_than_the_papers_is_a_question(tmp_path: Path) -> None:
 def test_no_rows_are_not_enough(tmp_path: Path) -> None:
     (only,) = theorem_findings(tmp_path).values()
     assert outcomes(only) == {"": "not enough data"}
-    assert theory_figures.theorem_figures(results.load(tmp_path)["theorems"]) == []
+    assert theory_figures.theorem_figures(results.load_results(tmp_path)["theorems"]) == []
 
 
 def test_the_tabular_problem_is_judged_by_its_mean_frequency(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_the_tabular_problem_is_judged_by_its_mean_frequency(tmp_path: Path) -> 
         ("revalued-mean", 10, 10): 40.0,
     }
     write_tabular(tmp_path, frequencies)
-    claim, question = theory.tabular_findings(results.load(tmp_path)["tabular"])
+    claim, question = theory.tabular_findings(results.load_results(tmp_path)["tabular"])
     expected = {"N = 2, n = 3": "undecided", "N = 5, n = 10": "holds", "N = 10, n = 10": "does not hold"}
     assert outcomes(claim) == expected
     # means over 50% and the last frequency; 1.96 · √(1 + 1) = 2.8
@@ -109,7 +109,7 @@ def test_the_tabular_problem_is_judged_by_its_mean_frequency(tmp_path: Path) -> 
 
 
 def test_one_word_for_several_verdicts() -> None:
-    def word(*outcomes: Outcome) -> str:
+    def word(*outcomes: Decision) -> str:
         return tables.headline(Finding("e", "s", "x", tuple(Verdict("w", outcome, "d") for outcome in outcomes)))
 
     assert word("holds", "holds", "not enough data") == "holds"
@@ -123,6 +123,6 @@ def test_one_word_for_several_verdicts() -> None:
 
 def test_mean_frequencies_take_the_mean_error(tmp_path: Path) -> None:
     write_tabular(tmp_path, {("decqn", 2, 3): 90.0}, standard_error=2.0)
-    found = theory.mean_frequencies(results.load(tmp_path)["tabular"].rows, "decqn")
+    found = theory.mean_frequencies(results.load_results(tmp_path)["tabular"].rows, "decqn")
     assert found[2, 3].value == pytest.approx(70)
     assert found[2, 3].error == pytest.approx(2)

@@ -10,19 +10,19 @@ import pytest
 import torch
 
 from revalued.errors import UserError
+from revalued.experiments.result_files import TABULAR_COLUMNS
 from revalued.experiments.tabular import (
-    COLUMNS,
     EPSILON,
     LEARNING_RATE,
     POLYAK,
     VARIANTS,
     WINDOW_UPDATES,
-    Learner,
-    compute,
+    TabularLearner,
     descent,
     frequencies,
     initial_utilities,
     simulate,
+    tabular_rows,
 )
 from revalued.ops.losses import exponential_weight, huber, regularisation_errors
 
@@ -32,7 +32,7 @@ def clip(x: float) -> float:
 
 
 def naive_trial(
-    learner: Learner, utilities: list[list[float]], explores: list[bool], uniform: list[list[int]]
+    learner: TabularLearner, utilities: list[list[float]], explores: list[bool], uniform: list[list[int]]
 ) -> list[list[bool]]:
     """One trial in plain Python: choose, be rewarded, update the chosen utilities, move the whole target table."""
     targets = [list(row) for row in utilities]
@@ -89,7 +89,7 @@ def test_descent_is_minus_the_gradient_of_the_loss(beta: float, reduction: Liter
     reduced = regulariser.sum(-1) if reduction == "sum" else regulariser.mean(-1)
     loss = huber(rewards - chosen.mean(-1)) + beta * reduced
     (gradient,) = torch.autograd.grad(loss.sum(), chosen)
-    actual = descent(chosen.detach(), targets, rewards, Learner(beta, reduction))
+    actual = descent(chosen.detach(), targets, rewards, TabularLearner(beta, reduction))
     torch.testing.assert_close(actual, -gradient, rtol=1e-12, atol=1e-14)
 
 
@@ -151,17 +151,17 @@ def test_frequencies_by_hand() -> None:
 
 def test_rows() -> None:
     fractions: list[float] = []
-    rows = compute("smoke", fractions.append)
-    assert all(tuple(row) == COLUMNS for row in rows)
+    rows = tabular_rows("smoke", fractions.append)
+    assert all(tuple(row) == TABULAR_COLUMNS for row in rows)
     assert {row["variant"] for row in rows} == {"decqn", "revalued", "revalued-mean"}
     keys = [(row["variant"], row["N"], row["n"], row["updates"]) for row in rows]
     assert len(set(keys)) == len(keys) == 3 * 4 * 100 // WINDOW_UPDATES
     assert {row["updates"] for row in rows} == set(range(WINDOW_UPDATES, 101, WINDOW_UPDATES))
     assert all(0 <= row["frequency"] <= 100 for row in rows)
     assert fractions[-1] == 1.0
-    assert compute("smoke", fractions.append) == rows
+    assert tabular_rows("smoke", fractions.append) == rows
 
 
 def test_an_unknown_scale_is_the_users_mistake() -> None:
     with pytest.raises(UserError, match="smoke"):
-        compute("smoky", lambda _: None)
+        tabular_rows("smoky", lambda _: None)

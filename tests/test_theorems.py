@@ -21,15 +21,15 @@ from revalued.experiments.closed_forms import (
     maximum_of_uniforms,
     target_difference,
 )
+from revalued.experiments.result_files import THEOREM_COLUMNS
 from revalued.experiments.theorems import (
-    COLUMNS,
     GRIDS,
     Sample,
-    compute,
     estimate,
     factorised_targets,
     sample_factorised,
     sample_maximum,
+    theorem_rows,
 )
 
 GAMMA = 0.99
@@ -196,7 +196,7 @@ def test_standard_errors_describe_the_spread_of_estimates() -> None:
 @pytest.fixture(scope="module")
 def smoke() -> tuple[list[dict[str, Any]], list[float]]:
     fractions: list[float] = []
-    return compute("smoke", fractions.append), fractions
+    return theorem_rows("smoke", fractions.append), fractions
 
 
 def test_monte_carlo_agrees_with_the_closed_forms(smoke: tuple[list[dict[str, Any]], list[float]]) -> None:
@@ -208,7 +208,7 @@ def test_monte_carlo_agrees_with_the_closed_forms(smoke: tuple[list[dict[str, An
 
 def test_rows_cover_the_grid_and_each_theorem_has_both_sides(smoke: tuple[list[dict[str, Any]], list[float]]) -> None:
     rows, fractions = smoke
-    assert all(tuple(row) == COLUMNS for row in rows)
+    assert all(tuple(row) == THEOREM_COLUMNS for row in rows)
     targets = {name: {row["target"] for row in rows if row["theorem"] == name} for name in {r["theorem"] for r in rows}}
     assert targets == {
         "lemma-1": {"maximum"},
@@ -216,14 +216,14 @@ def test_rows_cover_the_grid_and_each_theorem_has_both_sides(smoke: tuple[list[d
         "theorem-2": {"decqn", "mean-of-max", "max-of-mean"},
         "theorem-3": {"dqn", "sum"},
     }
-    keys = [tuple(row[name] for name in COLUMNS[1:8]) for row in rows]
+    keys = [tuple(row[name] for name in THEOREM_COLUMNS[1:8]) for row in rows]
     assert len(set(keys)) == len(keys) == 2 * (2 + 2 * 2 * 2 * (2 + 5 + 2))
     assert fractions == sorted(fractions)
     assert fractions[-1] == 1.0
 
 
 def test_the_same_numbers_every_time(smoke: tuple[list[dict[str, Any]], list[float]]) -> None:
-    assert compute("smoke", lambda _: None) == smoke[0]
+    assert theorem_rows("smoke", lambda _: None) == smoke[0]
 
 
 def test_full_scale_includes_the_points_of_the_documentation() -> None:
@@ -249,4 +249,4 @@ def test_the_page_on_theory_quotes_the_closed_forms() -> None:
 
 def test_an_unknown_scale_is_the_users_mistake() -> None:
     with pytest.raises(UserError, match="laptop"):
-        compute("labtop", lambda _: None)
+        theorem_rows("labtop", lambda _: None)

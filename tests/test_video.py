@@ -1,4 +1,4 @@
-"""Films of a policy: complete files with the return in the corner, or one line that says what is missing."""
+"""Videos of a policy: complete files with the return in the corner, or one line that says what is missing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gym_envs import Kitchen
 from revalued.envs import TaskSpec, make_env
 from revalued.envs.suites.rendering import headless_backend
 from revalued.errors import UserError
-from revalued.report.video import check_video, film, with_caption
+from revalued.report.video import check_video, record_video, with_caption
 from revalued.run.start import evaluate, start
 from run_helpers import call, quick_config
 from test_registered import can_draw
@@ -49,21 +49,21 @@ def grey(level: int, shape: tuple[int, ...] = (64, 96, 3)) -> np.ndarray:
 
 def test_a_film_shows_every_picture_in_order(tmp_path: Path) -> None:
     levels = [20 * number for number in range(10)]
-    with film(Projector([grey(level) for level in levels], fps=10), tmp_path / "film.mp4") as watch:
+    with record_video(Projector([grey(level) for level in levels], fps=10), tmp_path / "video.mp4") as watch:
         for number in range(10):
             watch(float(number))
-    frames = frames_of(tmp_path / "film.mp4")
+    frames = frames_of(tmp_path / "video.mp4")
     assert frames.shape == (10, 64, 96, 3)
     # a lossy format: the lower right corner, where no text is
     assert np.abs(frames[:, 40:, 60:].mean(axis=(1, 2, 3)) - levels).max() < 6
-    assert [path.name for path in tmp_path.iterdir()] == ["film.mp4"]
+    assert [path.name for path in tmp_path.iterdir()] == ["video.mp4"]
 
 
 def test_a_fast_simulation_is_shown_at_its_true_speed(tmp_path: Path) -> None:
-    with film(Projector([grey(0)] * 80, fps=80), tmp_path / "film.mp4") as watch:
+    with record_video(Projector([grey(0)] * 80, fps=80), tmp_path / "video.mp4") as watch:
         for number in range(80):
             watch(float(number))
-    reader = imageio_ffmpeg.read_frames(str(tmp_path / "film.mp4"))
+    reader = imageio_ffmpeg.read_frames(str(tmp_path / "video.mp4"))
     meta = next(reader)
     assert meta["fps"] == pytest.approx(80 / 3, abs=0.01)
     assert meta["duration"] == pytest.approx(1.0, abs=0.06)
@@ -85,7 +85,7 @@ def test_a_film_that_is_interrupted_leaves_nothing(tmp_path: Path) -> None:
     env = Projector([grey(0)], fps=10)
 
     def interrupted() -> None:
-        with film(env, tmp_path / "film.mp4") as watch:
+        with record_video(env, tmp_path / "video.mp4") as watch:
             watch(0.0)
             raise ZeroDivisionError
 
@@ -95,7 +95,10 @@ def test_a_film_that_is_interrupted_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_an_environment_without_pictures_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="draws no pictures"), film(Projector([None], 10), tmp_path / "f.mp4") as watch:
+    with (
+        pytest.raises(UserError, match="draws no pictures"),
+        record_video(Projector([None], 10), tmp_path / "f.mp4") as watch,
+    ):
         watch(0.0)
 
 
@@ -136,11 +139,11 @@ def test_a_machine_that_cannot_draw_names_the_packages(monkeypatch: pytest.Monke
 def test_evaluate_films_an_environment_of_ones_own(tmp_path: Path) -> None:
     path, _ = start(quick_config("custom:kitchen"), tmp_path / "run", env=Kitchen)
     video = tmp_path / "kitchen.mp4"
-    episodes = list(evaluate(path, 2, 0, env=lambda: Kitchen("rgb_array"), video=partial(film, path=video)))
+    episodes = list(evaluate(path, 2, 0, env=lambda: Kitchen("rgb_array"), video=partial(record_video, path=video)))
     frames = frames_of(video)
     assert frames.shape == (sum(episode.length + 1 for episode in episodes), 30, 40, 3)
     with pytest.raises(UserError, match="must be made with render_mode='rgb_array'"):
-        list(evaluate(path, 1, 0, env=Kitchen, video=partial(film, path=tmp_path / "other.mp4")))
+        list(evaluate(path, 1, 0, env=Kitchen, video=partial(record_video, path=tmp_path / "other.mp4")))
     assert not (tmp_path / "other.mp4").exists()
 
 
@@ -149,7 +152,7 @@ def test_a_simulation_can_be_filmed(tmp_path: Path) -> None:
         pytest.skip("neither EGL nor OSMesa works here")
     env = make_env(TaskSpec("walker-walk"), "rgb_array")
     env.reset(seed=0)
-    with film(env, tmp_path / "walk.mp4") as watch:
+    with record_video(env, tmp_path / "walk.mp4") as watch:
         for step in range(20):
             watch(float(step))
             env.step(np.full(6, 2))

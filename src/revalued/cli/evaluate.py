@@ -34,7 +34,7 @@ def evaluate(arguments: list[str]) -> int:
     import torch
 
     from revalued.envs import LaneError
-    from revalued.report.video import check_video, film
+    from revalued.report.video import check_video, record_video
     from revalued.run.start import evaluate as play
     from revalued.training.evaluation import Episode, success_rate
 
@@ -43,7 +43,7 @@ def evaluate(arguments: list[str]) -> int:
     episodes: list[Episode] = []
     wanted = given.episodes if given.episodes is not None else 10 if given.video is None else 1
     check_video(given.video)
-    video = None if given.video is None else partial(film, path=given.video)
+    video = None if given.video is None else partial(record_video, path=given.video)
     played = play(given.dir, wanted, given.seed, lambda text: print(text, file=sys.stderr), video=video)
     try:
         for episode in played:

@@ -14,12 +14,13 @@ from types import FrameType
 
 from revalued.cli.where import Where
 from revalued.errors import UserError
+from revalued.experiments.executor import Stop
 from revalued.experiments.ledger import Ledger
-from revalued.experiments.notes import scale_note
+from revalued.experiments.naming import parse_task
 from revalued.experiments.overview import make_overview
-from revalued.experiments.plan import Experiment, PlannedRun, parse_task
-from revalued.experiments.process_executor import Stop
-from revalued.experiments.runner import Outcome, carry_out, workload_of
+from revalued.experiments.plan import Experiment, PlannedRun, scale_note
+from revalued.experiments.result_files import RESULTS
+from revalued.experiments.runner import ExperimentOutcome, carry_out, workload_of
 from revalued.experiments.scales import Scale
 from revalued.experiments.workload import Workload
 from revalued.run.progress import format_duration
@@ -111,13 +112,15 @@ def _time_line(work: Workload) -> str:
     runs = f"{_counted(len(work.runs))}, {len(work.finished)} finished already"
     if not work.to_do:
         return f"{runs}: nothing to do"
-    basis = "finished runs on this machine" if work.is_calibrated else "figures of another machine"
-    side_by_side = min(work.jobs, len(work.to_do))
-    jobs = f"{side_by_side} job{'s' if side_by_side > 1 else ''}"
-    return (
-        f"{runs}; about {format_duration(work.seconds_left())} with {jobs}, the longest run "
-        f"{format_duration(work.longest_seconds())} (a rough estimate, from {basis})"
-    )
+    jobs = f"with {work.side_by_side} job{'s' if work.side_by_side > 1 else ''}"
+    unmeasured = work.unmeasured()
+    if unmeasured == len(work.to_do):
+        return f"{runs}; {jobs}; the time it takes is unknown until the first run of its kind on this machine"
+    known = f"about {format_duration(work.seconds_left())} {jobs}, from finished runs on this machine"
+    if unmeasured == 0:
+        return f"{runs}; {known}"
+    counted = _counted(len(work.to_do) - unmeasured)
+    return f"{runs}; {counted}: {known}; {_counted(unmeasured)}: unknown until the first run of the kind"
 
 
 def train_all(
@@ -144,7 +147,7 @@ def train_all(
     return _conclude(outcome, stop, quiet=quiet, command=command)
 
 
-def _conclude(outcome: Outcome, stop: StopRequest, *, quiet: bool, command: Sequence[str]) -> int:
+def _conclude(outcome: ExperimentOutcome, stop: StopRequest, *, quiet: bool, command: Sequence[str]) -> int:
     for failure in outcome.failures:
         print(f"revalued: failed: {failure.title}: {failure.message} (log: {failure.log})", file=sys.stderr)
     if not outcome.is_complete:
@@ -153,7 +156,7 @@ def _conclude(outcome: Outcome, stop: StopRequest, *, quiet: bool, command: Sequ
         print(f"{left} of {_counted(outcome.runs)} not finished; {again}", file=sys.stderr)
         return 128 + stop.received[0] if stop.received else 1
     if not quiet:
-        print(f"{_counted(outcome.finished)} finished; results in {outcome.folder / 'results.csv'}")
+        print(f"{_counted(outcome.finished)} finished; results in {outcome.folder / RESULTS}")
     return 0
 
 

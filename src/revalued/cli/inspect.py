@@ -25,7 +25,7 @@ class InspectArguments:
     seed: int = 0
     """Seed of the episodes, the same as those of `revalued evaluate`."""
     video: bool = True
-    """Film the first episode."""
+    """Make a video of the first episode."""
     force: bool = False
     """Replace the file even if it is not an earlier page."""
 

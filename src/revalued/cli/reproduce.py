@@ -11,6 +11,7 @@ from revalued.cli.where import Where
 from revalued.errors import UserError
 from revalued.experiments.catalogue import METAWORLD, find_experiment
 from revalued.experiments.plan import ComputedExperiment, Experiment, plan
+from revalued.experiments.result_files import RESULTS
 from revalued.experiments.scales import Scale, find_scale
 
 
@@ -31,7 +32,7 @@ class ReproduceArguments:
     out: Path = Path("results")
     """Folder for results and runs."""
     dry_run: bool = False
-    """Only show what would be done and about how long it takes."""
+    """Only show what would be done, and how long it takes where that has been measured."""
     quiet: bool = False
     """Print nothing but failures."""
     where: Where = field(default_factory=Where)
@@ -73,13 +74,13 @@ def _compute(experiment: ComputedExperiment, scale: Scale, given: ReproduceArgum
         print(f"computed without training, within minutes; results: {given.out / experiment.name}")
         return 0
     from revalued.experiments.overview import make_overview
-    from revalued.experiments.runner import compute
+    from revalued.experiments.runner import compute_experiment
 
     view = make_overview(quiet=given.quiet)
     try:
-        outcome = compute(experiment, scale, given.out, view)
+        outcome = compute_experiment(experiment, scale, given.out, view)
     finally:
         view.close()
     if not given.quiet:
-        print(f"results in {outcome.folder / 'results.csv'}")
+        print(f"results in {outcome.folder / RESULTS}")
     return 0

@@ -14,7 +14,8 @@ from revalued.cli.parsing import flags, parse
 from revalued.cli.where import Where
 from revalued.config import TrainConfig
 from revalued.errors import UserError, unknown_name
-from revalued.experiments.plan import Experiment, Setting, Variant, plan
+from revalued.experiments.naming import Setting
+from revalued.experiments.plan import Experiment, Variant, plan
 from revalued.experiments.scales import Scale
 from revalued.settings import places
 
@@ -37,7 +38,7 @@ class SweepArguments:
     out: Path = Path("sweeps")
     """Folder for results and runs."""
     dry_run: bool = False
-    """Only show what would be done and about how long it takes."""
+    """Only show what would be done, and how long it takes where that has been measured."""
     quiet: bool = False
     """Print nothing but failures."""
     where: Where = field(default_factory=Where)

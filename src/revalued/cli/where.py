@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from revalued.errors import UserError
-from revalued.experiments.process_executor import Executor, LocalExecutor
+from revalued.experiments.executor import Executor
+from revalued.experiments.process_executor import ProcessExecutor
 
 
 @dataclass(frozen=True)
@@ -25,12 +26,12 @@ class Where:
     def executor(self, jobs: int, say: Callable[[str], None]) -> Iterator[Executor]:
         """Return what carries out the runs, no more than `jobs` at a time: processes here, or on a cluster."""
         if self.cluster is None:
-            yield LocalExecutor(jobs)
+            yield ProcessExecutor(jobs)
             return
         if self.cpus_per_run <= 0 or self.gpus_per_run < 0:
             raise UserError("a run takes more than 0 CPUs and at least 0 GPUs: see --cpus-per-run and --gpus-per-run")
-        from revalued.experiments.ray_executor import ClusterExecutor
+        from revalued.experiments.ray_executor import RayExecutor
         from revalued.training.actors.ray_link import connect
 
         with connect(self.cluster) as ray:
-            yield ClusterExecutor(ray, cpus=self.cpus_per_run, gpus=self.gpus_per_run, jobs=jobs, say=say)
+            yield RayExecutor(ray, cpus=self.cpus_per_run, gpus=self.gpus_per_run, jobs=jobs, say=say)

@@ -10,7 +10,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from revalued.errors import unknown_name
-from revalued.experiments.plan import ComputedExperiment, Experiment, Setting, Variant
+from revalued.experiments.naming import Setting, variant_label
+from revalued.experiments.plan import ComputedExperiment, Experiment, Variant
+from revalued.experiments.result_files import TABULAR_COLUMNS, THEOREM_COLUMNS
+from revalued.experiments.scales import PAPER_TIMED_ENV_STEPS
 
 CONTROL_SUITE = (
     "cartpole-swingup_sparse", "reacher-hard", "ball_in_cup-catch", "finger-spin", "fish-swim", "cheetah-run",
@@ -32,28 +35,21 @@ STATE_NOISE = Setting(state_noise=0.1)
 BINS = tuple(Setting(bins) for bins in (3, 10, 30, 75, 100))
 _FEW_BINS = (Setting(3), Setting(30))
 
-_PRESET_LABELS = {
-    "revalued": "REValueD",
-    "decqn": "DecQN",
-    "bdq": "BDQ",
-    "decqn-ensemble": "DecQN+Ensemble",
-    "decqn-sum": "DecQN-Sum",
-    "decqn-c51": "DecQN-C51",
-    "bdq-ensemble": "BDQ+Ensemble",
-    "decqn-sum-ensemble": "DecQN-Sum+Ensemble",
-}
+
+def _variant(name: str, *scales: str, **overrides: Any) -> Variant:
+    return Variant(name, variant_label(name), overrides, scales or ("paper", "laptop", "smoke"))
 
 
 def _presets(*names: str) -> tuple[Variant, ...]:
-    return tuple(Variant(name, _PRESET_LABELS[name], {"algo": name}) for name in names)
+    return tuple(_variant(name, algo=name) for name in names)
 
 
-def _revalued(suffix: str, label: str, **overrides: Any) -> Variant:
-    return Variant(f"revalued-{suffix}", f"REValueD, {label}", {"algo": "revalued", **overrides})
+def _revalued(suffix: str, *scales: str, **overrides: Any) -> Variant:
+    return _variant(f"revalued-{suffix}", *scales, algo="revalued", **overrides)
 
 
 def _ensemble(critics: int, *scales: str) -> Variant:
-    return Variant(f"revalued-k{critics}", f"REValueD, K = {critics}", {"algo": "revalued", "critics": critics}, scales)
+    return _revalued(f"k{critics}", *scales, critics=critics)
 
 
 def _tasks(paper: tuple[str, ...], laptop: tuple[str, ...], smoke: tuple[str, ...]) -> Mapping[str, tuple[str, ...]]:
@@ -163,7 +159,7 @@ _TRAINED = (
         tasks=_tasks(("walker-walk", "dog-walk"), ("walker-walk", "dog-walk"), ("walker-walk",)),
         overrides={"threads": None, "device": "auto"},
         scale_overrides={
-            "paper": {"env_steps": 500_000},
+            "paper": {"env_steps": PAPER_TIMED_ENV_STEPS},
             "laptop": {"env_steps": 15_000, "eval_every": 500, "device": "cpu"},
             "smoke": {"device": "cpu", "eval_every": 50},
         },
@@ -176,7 +172,7 @@ _TRAINED = (
         title="Sensitivity to β",
         source="Table of asymptotic results with varying β",
         compares="REValueD with five strengths of the regulariser, from none (β = 0) to β = 1.",
-        variants=tuple(_revalued(f"beta{beta:g}", f"β = {beta:g}", beta=beta) for beta in (0.0, 0.25, 0.5, 0.75, 1.0)),
+        variants=tuple(_revalued(f"beta{beta:g}", beta=beta) for beta in (0.0, 0.25, 0.5, 0.75, 1.0)),
         tasks=_tasks(
             ("finger-spin", "walker-run", "cheetah-run", "quadruped-run", "dog-walk"),
             ("finger-spin", "walker-run", "cheetah-run", "dog-walk"),
@@ -200,8 +196,8 @@ _TRAINED = (
         compares="REValueD with exponential weights, with quadratic ones, and with temperatures c = 0.5, 2 and 5.",
         variants=(
             *_presets("revalued"),
-            _revalued("quadratic", "quadratic weights", regulariser_weight="quadratic"),
-            *(_revalued(f"c{c:g}", f"c = {c:g}", regulariser_temperature=c) for c in (0.5, 2.0, 5.0)),
+            _revalued("quadratic", regulariser_weight="quadratic"),
+            *(_revalued(f"c{c:g}", regulariser_temperature=c) for c in (0.5, 2.0, 5.0)),
         ),
         tasks=_tasks(SELECTED, ("finger-spin", "cheetah-run", "walker-run"), _SMOKE_ONE),
     ),
@@ -212,7 +208,7 @@ _TRAINED = (
         compares="REValueD whose regulariser adds up over dimensions, as printed, with one that averages.",
         variants=(
             *_presets("revalued"),
-            _revalued("mean", "mean over dimensions", regulariser_reduction="mean"),
+            _revalued("mean", regulariser_reduction="mean"),
         ),
         tasks=_tasks(SELECTED, ("finger-spin", "cheetah-run", "walker-walk", "walker-run", "dog-walk"), _SMOKE_TWO),
     ),
@@ -223,7 +219,7 @@ _TRAINED = (
         compares="REValueD that maximises the mean utilities (equation 5) with the mean of each critic's maximum.",
         variants=(
             *_presets("revalued"),
-            _revalued("mean-of-max", "mean of maxima", ensemble_target="mean-of-max"),
+            _revalued("mean-of-max", ensemble_target="mean-of-max"),
         ),
         tasks=_tasks(SELECTED, ("finger-spin", "cheetah-run", "walker-walk", "walker-run", "dog-walk"), _SMOKE_TWO),
     ),
@@ -266,14 +262,16 @@ _COMPUTED = (
         title="The regulariser in a table",
         source="Figure on the tabular FMDP",
         compares="How often the best last sub-action is chosen while others explore, with and without the regulariser.",
-        module="revalued.experiments.tabular",
+        columns=TABULAR_COLUMNS,
+        function="revalued.experiments.tabular:tabular_rows",
     ),
     ComputedExperiment(
         name="theorems",
         title="Bias and variance of the targets",
         source="Lemma 1 and Theorems 1, 2 and 3",
         compares="Closed forms of the targets' bias and variance with Monte Carlo estimates.",
-        module="revalued.experiments.theorems",
+        columns=THEOREM_COLUMNS,
+        function="revalued.experiments.theorems:theorem_rows",
     ),
 )
 

@@ -8,23 +8,25 @@ from pathlib import Path
 from typing import Any
 
 from revalued.errors import UserError
-from revalued.experiments.identity import run_path
-from revalued.experiments.notes import scale_note
-from revalued.experiments.plan import Experiment, PlannedRun, Variant, variants_at
-from revalued.experiments.provenance import merged, origin_commit, read_provenance, refuse_other_scale, write_provenance
-from revalued.experiments.results import (
+from revalued.experiments.plan import Experiment, PlannedRun, Variant, scale_note, variants_at
+from revalued.experiments.result_files import (
+    CVAR,
     CVAR_COLUMNS,
     RESULT_COLUMNS,
+    RESULTS,
     Key,
     Row,
-    cvar_rows,
     key_of,
+    merged,
+    origin_commit,
+    read_provenance,
     read_table,
-    result_rows,
+    refuse_other_scale,
     sorted_rows,
+    write_provenance,
     write_table,
 )
-from revalued.experiments.run_status import env_steps_so_far, finished_summary
+from revalued.experiments.run_folders import cvar_rows, env_steps_so_far, finished_summary, result_rows, run_path
 from revalued.experiments.scales import Scale
 from revalued.run.folder import RunFolder
 from revalued.run.provenance import machine, source_commit, versions
@@ -46,10 +48,10 @@ class Ledger:
         self._before = read_provenance(self.folder) or {}
         self._refuse_other_variants()
         self._tables: dict[str, tuple[tuple[str, ...], Callable[[str, Key, Path], list[Row]]]] = {
-            "results.csv": (RESULT_COLUMNS, result_rows)
+            RESULTS: (RESULT_COLUMNS, result_rows)
         }
         if experiment.measures_stability:
-            self._tables["cvar.csv"] = (CVAR_COLUMNS, cvar_rows)
+            self._tables[CVAR] = (CVAR_COLUMNS, cvar_rows)
         self._old_rows = {
             name: _by_run(read_table(self.folder / name, columns)) for name, (columns, _) in self._tables.items()
         }
@@ -83,7 +85,7 @@ class Ledger:
             entry = self._entry(run.key, places[run.key], run.config.schedule.env_steps, failed, summaries)
             old = before.get(run.key, {})
             is_kept = entry["status"] != "finished" and old.get("status") == "finished"
-            entries.append(old if is_kept and run.key in self._old_rows["results.csv"] else entry)
+            entries.append(old if is_kept and run.key in self._old_rows[RESULTS] else entry)
         return entries
 
     def _entry(

@@ -10,18 +10,17 @@ from typing import Protocol
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
-from revalued.run.progress import format_duration
-
 
 @dataclass(frozen=True)
-class Standing:
+class WorkStatus:
     """Where all runs together stand."""
 
     finished: int
     total: int
     fraction: float
-    """Share of the work that is done, runs in progress included."""
-    seconds_left: float | None
+    """Share of all interactions that are done, those of runs in progress included."""
+    time_left: str = ""
+    """In words, empty where nothing is known."""
     running: tuple[tuple[str, float], ...] = ()
     """Title of each run in progress and the share of it that is done."""
 
@@ -29,7 +28,7 @@ class Standing:
 class Overview(Protocol):
     """Shows many runs to a person."""
 
-    def update(self, standing: Standing) -> None:
+    def update(self, status: WorkStatus) -> None:
         """Show where they stand; called often."""
 
     def say(self, text: str) -> None:
@@ -47,20 +46,20 @@ def make_overview(*, quiet: bool) -> Overview:
     return LiveOverview(console) if console.is_terminal else PlainOverview()
 
 
-def describe(standing: Standing) -> str:
+def status_line(status: WorkStatus) -> str:
     """Return one line about where all runs stand."""
-    parts = [f"{standing.finished}/{standing.total} runs", f"{standing.fraction:.0%} of the work"]
-    if standing.seconds_left is not None:
-        parts.append(f"{format_duration(standing.seconds_left)} left")
-    if standing.running:
-        parts.append("now " + ", ".join(f"{title} ({fraction:.0%})" for title, fraction in standing.running))
+    parts = [f"{status.finished}/{status.total} runs", f"{status.fraction:.0%} of the work"]
+    if status.time_left:
+        parts.append(status.time_left)
+    if status.running:
+        parts.append("now " + ", ".join(f"{title} ({fraction:.0%})" for title, fraction in status.running))
     return " · ".join(parts)
 
 
 class SilentOverview:
     """Shows nothing."""
 
-    def update(self, standing: Standing) -> None:
+    def update(self, status: WorkStatus) -> None:
         """Show nothing."""
 
     def say(self, text: str) -> None:
@@ -77,10 +76,10 @@ class PlainOverview:
         self._pause = seconds_between_lines
         self._last_line = time.monotonic()
 
-    def update(self, standing: Standing) -> None:
+    def update(self, status: WorkStatus) -> None:
         """Write a line if there has been none for a while."""
         if time.monotonic() - self._last_line >= self._pause:
-            self.say(describe(standing))
+            self.say(status_line(status))
 
     def say(self, text: str) -> None:
         """Write the line."""
@@ -108,12 +107,11 @@ class LiveOverview:
         self._bars: dict[str, TaskID] = {}
         self._progress.start()
 
-    def update(self, standing: Standing) -> None:
+    def update(self, status: WorkStatus) -> None:
         """Move the bars."""
-        left = "" if standing.seconds_left is None else f" · {format_duration(standing.seconds_left)} left"
-        news = f"{standing.finished}/{standing.total} runs{left}"
-        self._progress.update(self._all, completed=standing.fraction, news=news)
-        now = dict(standing.running)
+        news = " · ".join(filter(None, (f"{status.finished}/{status.total} runs", status.time_left)))
+        self._progress.update(self._all, completed=status.fraction, news=news)
+        now = dict(status.running)
         for title in [title for title in self._bars if title not in now]:
             self._progress.remove_task(self._bars.pop(title))
         for title, fraction in now.items():

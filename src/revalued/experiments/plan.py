@@ -1,9 +1,8 @@
-"""Experiments as data: variants × tasks × seeds, and the configuration of each run that follows from them."""
+"""Experiments as data: variants × tasks × seeds, the configuration of each run, and what differs from the paper."""
 
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,63 +10,11 @@ from typing import Any
 from revalued.algorithms.presets import preset
 from revalued.config import TrainConfig, validate
 from revalued.errors import UserError
-from revalued.experiments.scales import Scale
+from revalued.experiments.naming import Setting, TaskLabel, format_task, parse_task
+from revalued.experiments.scales import PAPER_SEEDS, Scale, paper_env_steps
 from revalued.settings import configure
 
-DEFAULT_BINS = 3
-DEFAULT_NOISE = 0.1
-"""Standard deviation that a noise suffix without a number stands for: the paper's."""
-_NOISES = ("reward-noise", "state-noise")
-
-
-@dataclass(frozen=True, order=True)
-class Setting:
-    """How a task is set up: bins per dimension and noise."""
-
-    bins: int = DEFAULT_BINS
-    reward_noise: float = 0.0
-    state_noise: float = 0.0
-
-
-@dataclass(frozen=True, order=True)
-class TaskLabel:
-    """A task with its setting: what the `task` column of a result says."""
-
-    task: str
-    setting: Setting = Setting()
-
-
-def format_task(label: TaskLabel) -> str:
-    """Write a label: TASK[@BINS][+reward-noise[SIGMA]][+state-noise[SIGMA]]; what is left out is 3 bins, no noise.
-
-    A noise without a number has the paper's σ = 0.1.
-    """
-    setting = label.setting
-    text = label.task if setting.bins == DEFAULT_BINS else f"{label.task}@{setting.bins}"
-    for name, sigma in zip(_NOISES, (setting.reward_noise, setting.state_noise), strict=True):
-        if sigma:
-            text += f"+{name}" if sigma == DEFAULT_NOISE else f"+{name}{sigma:g}"
-    return text
-
-
-_LABEL = re.compile(r"(?P<task>[^@+]+)(@(?P<bins>\d+))?(?P<noise>(\+(reward|state)-noise[\d.e-]*)*)")
-
-
-def parse_task(text: str) -> TaskLabel:
-    """Read what `format_task` writes."""
-    match = _LABEL.fullmatch(text)
-    if match is None:
-        raise UserError(f"task {text!r} cannot be read: write TASK, TASK@BINS, TASK+reward-noise or TASK+state-noise")
-    sigmas = dict.fromkeys(_NOISES, 0.0)
-    for part in filter(None, match["noise"].split("+")):
-        name = part[: part.index("noise") + len("noise")]
-        number = part.removeprefix(name)
-        try:
-            sigmas[name] = float(number) if number else DEFAULT_NOISE
-        except ValueError:
-            raise UserError(f"task {text!r} cannot be read: {number!r} is no number") from None
-    bins = int(match["bins"]) if match["bins"] else DEFAULT_BINS
-    return TaskLabel(match["task"], Setting(bins, sigmas["reward-noise"], sigmas["state-noise"]))
+_PAPER_EVAL_EVERY = 1_000
 
 
 @dataclass(frozen=True)
@@ -124,13 +71,16 @@ class Experiment:
 
 @dataclass(frozen=True)
 class ComputedExperiment:
-    """An experiment without training: a module with `COLUMNS` and `compute(scale, report)`."""
+    """An experiment without training."""
 
     name: str
     title: str
     source: str
     compares: str
-    module: str
+    columns: tuple[str, ...]
+    """Of its results.csv."""
+    function: str
+    """MODULE:NAME of what computes its rows, given the scale's name and a function that is told the fraction done."""
 
 
 @dataclass(frozen=True)
@@ -198,3 +148,58 @@ def run_config(experiment: Experiment, scale: Scale, variant: Variant, label: Ta
     config = configure(label.task, algo, changes)
     validate(config)
     return config
+
+
+def scale_note(
+    experiment: Experiment, scale: Scale, planned: Sequence[PlannedRun], seeds: Sequence[int], tasks: Sequence[str]
+) -> str:
+    """Say which seeds, ensembles, interactions and tasks stand for the paper's."""
+    paper_seeds = experiment.paper_seeds or PAPER_SEEDS
+    if scale.name == "sweep":
+        return f"A sweep of our own, not an experiment of the paper; {_interactions(planned)}, {len(seeds)} seeds."
+    parts = [f"{_interactions(planned)} (paper: {_paper_interactions(experiment, planned)})"]
+    parts.append(f"{len(seeds)} seed{'s' if len(seeds) > 1 else ''} (paper: {paper_seeds})")
+    if scale.critics is not None and not experiment.keeps_ensembles:
+        parts.append(f"ensembles of {scale.critics} critics where the paper has 10 and the variant names no size")
+    if "hidden_size" in scale.overrides:
+        parts.append(
+            f"networks of {scale.overrides['hidden_size']} units (512) and other cuts: the returns mean nothing"
+        )
+    eval_every = max(run.config.schedule.eval_every for run in planned)
+    if eval_every != _PAPER_EVAL_EVERY:
+        parts.append(f"a test episode every {eval_every:,} updates (paper: {_PAPER_EVAL_EVERY:,})")
+    taking_part = {run.variant for run in planned}
+    missing = [variant.id for variant in experiment.variants if "paper" in variant.scales]
+    left_out = [name for name in missing if name not in taking_part] + _tasks_left_out(experiment, tasks)
+    if left_out:
+        parts.append(f"without {', '.join(left_out)}")
+    if experiment.alone:
+        parts.append("one run at a time with all cores, ensembles of 10 as in the paper")
+    return f"{scale.name.capitalize()} scale: {'; '.join(parts)}."
+
+
+def _interactions(planned: Sequence[PlannedRun]) -> str:
+    return f"{_span({run.config.schedule.env_steps for run in planned})} interactions per run"
+
+
+def _paper_interactions(experiment: Experiment, planned: Sequence[PlannedRun]) -> str:
+    stated = experiment.scale_overrides.get("paper", {}).get("env_steps")
+    if stated is not None:
+        return f"{stated:,}"
+    return f"{_span({paper_env_steps(run.config.task) for run in planned})}, our reading, as its text states none"
+
+
+def _span(numbers: set[int]) -> str:
+    low, high = min(numbers), max(numbers)
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
+
+
+def _tasks_left_out(experiment: Experiment, tasks: Sequence[str]) -> list[str]:
+    """Return which tasks of the paper's experiment are not there, by name where all their settings are missing."""
+    there = {parse_task(task) for task in tasks}
+    missing: list[str] = []
+    for task in experiment.tasks["paper"]:
+        labels = [TaskLabel(task, setting) for setting in experiment.settings]
+        gone = [label for label in labels if label not in there]
+        missing += [task] if gone == labels else [format_task(label) for label in gone]
+    return missing

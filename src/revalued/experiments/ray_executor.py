@@ -18,8 +18,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from revalued.experiments.process_executor import Event, Stop, launch, outcome
-from revalued.experiments.run_status import env_steps_so_far, finished_summary
+from revalued.experiments.executor import RunEvent, Stop, ending, launch
+from revalued.experiments.run_folders import env_steps_so_far, finished_summary
 from revalued.run.folder import RunFolder
 
 _PR_SET_PDEATHSIG = 1
@@ -81,7 +81,7 @@ class _Place:
     env_steps: int = 0
 
 
-class ClusterExecutor:
+class RayExecutor:
     """Carries out runs on a Ray cluster that `ray_link.connect` has joined."""
 
     def __init__(
@@ -101,7 +101,7 @@ class ClusterExecutor:
         self._places: dict[Path, _Place] = {}
         self._told = Stop.NO
 
-    def execute(self, runs: Iterable[Path], stop: Callable[[], Stop]) -> Iterator[Event]:
+    def execute(self, runs: Iterable[Path], stop: Callable[[], Stop]) -> Iterator[RunEvent]:
         """Carry out all runs, as many at a time as there is room for."""
         waiting = iter(runs)
         exhausted = False
@@ -142,7 +142,7 @@ class ClusterExecutor:
             else:  # it has not begun
                 self._leave(path)
 
-    def _news(self) -> Iterator[Event]:
+    def _news(self) -> Iterator[RunEvent]:
         """Wait for a moment and tell what has happened."""
         began = time.monotonic()
         calls = {place.call: path for path, place in self._places.items()}
@@ -153,16 +153,16 @@ class ClusterExecutor:
                 yield event
         for path, place in self._places.items():
             if place.is_training:
-                yield Event("progress", path, env_steps_so_far(path))
+                yield RunEvent("progress", path, env_steps_so_far(path))
         time.sleep(max(self._poll_seconds - (time.monotonic() - began), 0.0))
 
-    def _answered(self, path: Path) -> Event | None:
+    def _answered(self, path: Path) -> RunEvent | None:
         place = self._places[path]
         try:
             answer = self._ray.get(place.call)
         except self._ray.exceptions.RayTaskError as error:
             self._leave(path)
-            return Event("failed", path, message=str(error.cause))
+            return RunEvent("failed", path, message=str(error.cause))
         except self._ray.exceptions.RayError as error:
             return self._lost(path, type(error).__name__)
         if place.is_training:
@@ -170,24 +170,24 @@ class ClusterExecutor:
                 place.call = place.keeper.wait.remote(self._poll_seconds)
                 return None
             self._leave(path)
-            return outcome(path, answer, stopped=self._told is not Stop.NO)
+            return ending(path, answer, stopped=self._told is not Stop.NO)
         if answer:
             self._leave(path)
-            return Event("failed", path, message=answer)
+            return RunEvent("failed", path, message=answer)
         place.is_training = True
         place.call = place.keeper.wait.remote(self._poll_seconds)
-        return Event("started", path)
+        return RunEvent("started", path)
 
-    def _lost(self, path: Path, reason: str) -> Event | None:
+    def _lost(self, path: Path, reason: str) -> RunEvent | None:
         """Begin again where the newest checkpoint is; a run that never gets further is given up."""
         before = self._places[path]
         self._leave(path)
         if self._told is not Stop.NO:
-            return Event("interrupted", path)
+            return RunEvent("interrupted", path)
         env_steps = env_steps_so_far(path)
         losses = 1 if env_steps > before.env_steps else before.losses + 1
         if losses > self._retries:
-            return Event("failed", path, message=f"lost {losses} times without getting further, last by {reason}")
+            return RunEvent("failed", path, message=f"lost {losses} times without getting further, last by {reason}")
         self._say(f"lost {path.name} ({reason}): it goes on from its newest checkpoint")
         self._places[path] = place = self._place(path)
         place.losses, place.env_steps = losses, env_steps

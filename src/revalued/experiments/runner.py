@@ -9,13 +9,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from revalued.errors import UserError
+from revalued.experiments.executor import Executor, Stop
 from revalued.experiments.ledger import Ledger
-from revalued.experiments.overview import Overview, Standing
+from revalued.experiments.overview import Overview, WorkStatus
 from revalued.experiments.plan import ComputedExperiment, Experiment, PlannedRun
-from revalued.experiments.process_executor import Executor, Stop
-from revalued.experiments.provenance import read_provenance, write_origin, write_provenance
-from revalued.experiments.results import write_table
-from revalued.experiments.run_status import LOG_NAME, check_same_run, finished_summary
+from revalued.experiments.result_files import RESULTS, read_provenance, write_origin, write_provenance, write_table
+from revalued.experiments.run_folders import LOG_NAME, check_same_run, finished_summary
 from revalued.experiments.scales import Scale
 from revalued.experiments.workload import Workload, by_folder
 from revalued.run.folder import RunFolder
@@ -32,7 +31,7 @@ class Failure:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ExperimentOutcome:
     """How an experiment went."""
 
     folder: Path
@@ -66,13 +65,13 @@ def carry_out(
     *,
     jobs: int = 1,
     stop: Callable[[], Stop] = lambda: Stop.NO,
-) -> Outcome:
+) -> ExperimentOutcome:
     """Train what is not trained yet, and keep the experiment's files up to date all the while."""
     ledger = Ledger(experiment, scale, planned, out)
     work = workload_of(ledger, jobs)
     ledger.write()
     failures: dict[Path, Failure] = {}
-    view.update(work.standing())
+    view.update(work.status())
     for event in executor.execute(_folders(work), stop):
         path, run = event.path, work.runs[event.path]
         if event.kind == "started":
@@ -80,10 +79,10 @@ def carry_out(
         elif event.kind == "progress":
             work.reached(path, event.env_steps)
         elif event.kind == "interrupted":
-            work.ended(path, finished=False)
+            work.ended(path)
         else:
             summary = finished_summary(path, run.config.schedule.env_steps)
-            work.ended(path, finished=summary is not None)
+            work.ended(path, summary)
             if summary is None:
                 reason = event.message or "ended before it had all its interactions"
                 failures[path] = Failure(run.title, path / LOG_NAME, reason)
@@ -91,17 +90,18 @@ def carry_out(
             else:
                 view.say(f"finished: {run.title}, return {summary['final_return']:.1f}")
             ledger.write(failures)
-        view.update(work.standing())
+        view.update(work.status())
     ledger.write(failures)
-    return Outcome(ledger.folder, len(work.runs), len(work.finished), tuple(failures.values()))
+    return ExperimentOutcome(ledger.folder, len(work.runs), len(work.finished), tuple(failures.values()))
 
 
 def _folders(work: Workload) -> Iterator[Path]:
     """Make each folder when its turn has come; what another process has finished meanwhile is passed over."""
     for path in work.to_do:
         run = work.runs[path]
-        if finished_summary(path, run.config.schedule.env_steps) is not None:
-            work.finished.add(path)
+        summary = finished_summary(path, run.config.schedule.env_steps)
+        if summary is not None:
+            work.note_finished(path, summary)
             continue
         if not (path / "config.json").is_file():
             RunFolder.create(path, run.config)
@@ -109,22 +109,22 @@ def _folders(work: Workload) -> Iterator[Path]:
         yield path
 
 
-def compute(experiment: ComputedExperiment, scale: Scale, out: Path, view: Overview) -> Outcome:
+def compute_experiment(experiment: ComputedExperiment, scale: Scale, out: Path, view: Overview) -> ExperimentOutcome:
     """Compute an experiment that needs no training; results that are there already, at this scale, are left alone."""
     folder = out / experiment.name
     before = read_provenance(folder)
     if before is not None and (other := before.get("scale")) != scale.name:
         raise UserError(f"{folder} holds results at {other} scale, not {scale.name}: choose another --out")
-    if before is not None and (folder / "results.csv").is_file():
-        view.say(f"{folder / 'results.csv'} is there already, at {scale.name} scale: remove it to compute it anew")
-        return Outcome(folder, 1, 1)
-    module = importlib.import_module(experiment.module)
+    if before is not None and (folder / RESULTS).is_file():
+        view.say(f"{folder / RESULTS} is there already, at {scale.name} scale: remove it to compute it anew")
+        return ExperimentOutcome(folder, 1, 1)
+    module, function = experiment.function.split(":")
 
     def report(fraction: float) -> None:
-        view.update(Standing(0, 1, fraction, None, ((experiment.name, fraction),)))
+        view.update(WorkStatus(0, 1, fraction, running=((experiment.name, fraction),)))
 
-    rows = module.compute(scale.name, report)
-    write_table(folder / "results.csv", module.COLUMNS, rows)
+    rows = getattr(importlib.import_module(module), function)(scale.name, report)
+    write_table(folder / RESULTS, experiment.columns, rows)
     write_provenance(
         folder,
         {
@@ -143,7 +143,7 @@ def compute(experiment: ComputedExperiment, scale: Scale, out: Path, view: Overv
             "planned_env_steps": 0,
         },
     )
-    return Outcome(folder, 1, 1)
+    return ExperimentOutcome(folder, 1, 1)
 
 
 _COMPUTED_NOTES = {

@@ -8,8 +8,9 @@ from typing import Any
 
 from revalued.errors import unknown_name
 
-PAPER_CRITICS = 10
 PAPER_SEEDS = 10
+PAPER_TIMED_ENV_STEPS = 500_000
+"""Interactions of the runs whose wall time the paper states."""
 
 PAPER_ENV_STEPS: dict[str, int] = {
     "quadruped": 1_000_000,

@@ -22,10 +22,10 @@ import torch
 from torch import Tensor
 
 from revalued.errors import unknown_name
-from revalued.ops.losses import exponential_weight, huber_slope
+from revalued.experiments.result_files import TABULAR_COLUMNS
+from revalued.ops.losses import exponential_weight, huber, regularisation_errors
 from revalued.seeding import stream_rng
 
-COLUMNS = ("experiment", "variant", "N", "n", "updates", "frequency", "standard_error", "trials")
 EPSILON = 0.1
 LEARNING_RATE = 0.1
 POLYAK = 0.005
@@ -36,7 +36,7 @@ WINDOW_UPDATES = 20
 
 
 @dataclass(frozen=True)
-class Learner:
+class TabularLearner:
     """What is learned with: the regulariser's coefficient β, how it is reduced over dimensions, and the step size."""
 
     beta: float
@@ -44,15 +44,15 @@ class Learner:
     learning_rate: float = LEARNING_RATE
 
 
-VARIANTS: dict[str, Learner] = {
-    "decqn": Learner(beta=0.0),
-    "revalued": Learner(beta=0.5),
-    "revalued-mean": Learner(beta=0.5, reduction="mean"),
+VARIANTS: dict[str, TabularLearner] = {
+    "decqn": TabularLearner(beta=0.0),
+    "revalued": TabularLearner(beta=0.5),
+    "revalued-mean": TabularLearner(beta=0.5, reduction="mean"),
 }
 
 
 @dataclass(frozen=True)
-class Grid:
+class TabularGrid:
     """The sizes of the problem, and how long and how often each is learned."""
 
     dimensions: tuple[int, ...]
@@ -61,24 +61,24 @@ class Grid:
     trials: int
 
 
-_FULL = Grid((2, 3, 5, 10), (2, 3, 5, 10), 2_000, 1_000)
-GRIDS: dict[str, Grid] = {"smoke": Grid((2, 5), (3, 10), 100, 50), "laptop": _FULL, "paper": _FULL}
+_FULL = TabularGrid((2, 3, 5, 10), (2, 3, 5, 10), 2_000, 1_000)
+GRIDS: dict[str, TabularGrid] = {"smoke": TabularGrid((2, 5), (3, 10), 100, 50), "laptop": _FULL, "paper": _FULL}
 
 
-def descent(chosen: Tensor, target_chosen: Tensor, rewards: Tensor, learner: Learner) -> Tensor:
+def descent(chosen: Tensor, target_chosen: Tensor, rewards: Tensor, learner: TabularLearner) -> Tensor:
     """Return minus the gradient of TD loss + β · regulariser with respect to the chosen utilities, all [trials, N].
 
     TD loss: Huber(y − mean_i U_i). Regulariser: w_i Huber(U'_i − U_i), w_i = 1 − exp(−|y − U_i|) held fixed, summed or
     averaged over dimensions. `rewards` [trials] is y.
     """
-    y = rewards[:, None]
-    dimensions = chosen.shape[-1]
-    step = huber_slope(y - chosen.mean(-1, keepdim=True)).expand_as(chosen) / dimensions
-    if learner.beta == 0:
-        return step
-    coefficient = learner.beta if learner.reduction == "sum" else learner.beta / dimensions
-    weights = exponential_weight(y - chosen, WEIGHT_TEMPERATURE)
-    return step + coefficient * weights * huber_slope(target_chosen - chosen)
+    utilities = chosen.detach().requires_grad_()
+    loss = huber(rewards - utilities.mean(-1))
+    if learner.beta > 0:
+        weights = exponential_weight(rewards[:, None] - chosen, WEIGHT_TEMPERATURE)
+        errors = regularisation_errors(utilities, target_chosen, weights)
+        loss = loss + learner.beta * (errors.sum(-1) if learner.reduction == "sum" else errors.mean(-1))
+    (gradient,) = torch.autograd.grad(loss.sum(), utilities)
+    return -gradient
 
 
 def initial_utilities(rng: np.random.Generator, trials: int, dimensions: int, choices: int) -> Tensor:
@@ -88,7 +88,9 @@ def initial_utilities(rng: np.random.Generator, trials: int, dimensions: int, ch
     return utilities
 
 
-def simulate(learner: Learner, dimensions: int, choices: int, trials: int, updates: int, seed: int = SEED) -> Tensor:
+def simulate(
+    learner: TabularLearner, dimensions: int, choices: int, trials: int, updates: int, seed: int = SEED
+) -> Tensor:
     """Learn in all trials at once; return [updates, trials, N]: did this dimension take its optimal sub-action?
 
     Two learners with the same seed start from the same utilities and explore at the same updates with the same actions.
@@ -119,7 +121,7 @@ def frequencies(taken: Tensor, window_updates: int) -> tuple[Tensor, Tensor]:
     return per_trial.mean(-1), per_trial.std(-1) / per_trial.shape[-1] ** 0.5
 
 
-def compute(scale: str, report: Callable[[float], None]) -> list[dict[str, Any]]:
+def tabular_rows(scale: str, report: Callable[[float], None]) -> list[dict[str, Any]]:
     """Compute all rows; `report` is told the fraction done."""
     if scale not in GRIDS:
         raise unknown_name("scale", scale, GRIDS)
@@ -133,13 +135,15 @@ def compute(scale: str, report: Callable[[float], None]) -> list[dict[str, Any]]
         torch.set_num_threads(threads)
 
 
-def _rows(cells: list[tuple[int, int, str]], grid: Grid, report: Callable[[float], None]) -> list[dict[str, Any]]:
+def _rows(
+    cells: list[tuple[int, int, str]], grid: TabularGrid, report: Callable[[float], None]
+) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for done, (dimensions, choices, variant) in enumerate(cells, start=1):
         taken = simulate(VARIANTS[variant], dimensions, choices, grid.trials, grid.updates)
         means, errors = frequencies(taken[..., -1], WINDOW_UPDATES)
         for window, (mean, error) in enumerate(zip(means.tolist(), errors.tolist(), strict=True), start=1):
             values = ("tabular", variant, dimensions, choices, window * WINDOW_UPDATES, mean, error, grid.trials)
-            rows.append(dict(zip(COLUMNS, values, strict=True)))
+            rows.append(dict(zip(TABULAR_COLUMNS, values, strict=True)))
         report(done / len(cells))
     return rows

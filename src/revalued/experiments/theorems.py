@@ -12,28 +12,12 @@ from typing import Any, get_args
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from revalued.errors import unknown_name
-from revalued.experiments.closed_forms import Noise, Target, gaussian_scale, target_difference
+from revalued.experiments.closed_forms import Array, Noise, Target, gaussian_scale, target_difference
+from revalued.experiments.result_files import THEOREM_COLUMNS
 from revalued.seeding import stream_rng
 
-Array = NDArray[np.float64]
-
-COLUMNS = (
-    "experiment",
-    "theorem",
-    "noise",
-    "N",
-    "n",
-    "K",
-    "target",
-    "quantity",
-    "closed_form",
-    "monte_carlo",
-    "standard_error",
-    "samples",
-)
 GAMMA = 0.99
 BOUND = 1.0
 SEED = 0
@@ -43,7 +27,7 @@ CHUNK_DRAWS = 1_000_000
 
 
 @dataclass(frozen=True)
-class Grid:
+class TheoremGrid:
     """The points of the experiment and how many draws each may cost."""
 
     dimensions: tuple[int, ...]
@@ -59,9 +43,9 @@ class Grid:
         return min(max(affordable, self.fewest_samples), self.most_samples)
 
 
-_FULL = Grid((2, 6, 38), (2, 3, 5, 10, 30, 100), (3, 5, 10, 20), 20_000_000, 2_000, 200_000)
-GRIDS: dict[str, Grid] = {
-    "smoke": Grid((2, 6), (3, 30), (5, 10), 2_000_000, 1_000, 20_000),
+_FULL = TheoremGrid((2, 6, 38), (2, 3, 5, 10, 30, 100), (3, 5, 10, 20), 20_000_000, 2_000, 200_000)
+GRIDS: dict[str, TheoremGrid] = {
+    "smoke": TheoremGrid((2, 6), (3, 30), (5, 10), 2_000_000, 1_000, 20_000),
     "laptop": _FULL,
     "paper": _FULL,
 }
@@ -80,15 +64,15 @@ class Sample:
 
 
 @dataclass(frozen=True)
-class Estimate:
+class MonteCarloEstimate:
     """A Monte Carlo estimate and its standard error."""
 
     value: float
     standard_error: float
 
 
-def estimate(sample: Sample, scale: float) -> dict[str, Estimate]:
-    """Estimate mean and variance of `scale` times the sampled variable, each with its standard error."""
+def estimate(sample: Sample, scale: float) -> dict[str, MonteCarloEstimate]:
+    """MonteCarloEstimate mean and variance of `scale` times the sampled variable, each with its standard error."""
     deviations = sample.deviations * scale
     count = len(deviations)
     mean = float(deviations.mean())
@@ -97,8 +81,8 @@ def estimate(sample: Sample, scale: float) -> dict[str, Estimate]:
     # Var(s²) = σ⁴ (kurtosis − (S − 3)/(S − 1)) / S
     spread = max(fourth_moment - (count - 3) / (count - 1), 0.0)
     return {
-        "bias": Estimate(scale * sample.reference + mean, deviation / count**0.5),
-        "variance": Estimate(deviation**2, deviation**2 * (spread / count) ** 0.5),
+        "bias": MonteCarloEstimate(scale * sample.reference + mean, deviation / count**0.5),
+        "variance": MonteCarloEstimate(deviation**2, deviation**2 * (spread / count) ** 0.5),
     }
 
 
@@ -157,7 +141,7 @@ def draw_noise(rng: np.random.Generator, noise: Noise, shape: tuple[int, ...], b
     return rng.normal(0.0, gaussian_scale(bound), shape)
 
 
-def compute(scale: str, report: Callable[[float], None]) -> list[dict[str, Any]]:
+def theorem_rows(scale: str, report: Callable[[float], None]) -> list[dict[str, Any]]:
     """Compute all rows; `report` is told the fraction done."""
     if scale not in GRIDS:
         raise unknown_name("scale", scale, GRIDS)
@@ -170,13 +154,13 @@ def compute(scale: str, report: Callable[[float], None]) -> list[dict[str, Any]]
     return rows
 
 
-def _lemma_rows(grid: Grid, choices: int) -> Iterator[dict[str, Any]]:
+def _lemma_rows(grid: TheoremGrid, choices: int) -> Iterator[dict[str, Any]]:
     samples = grid.samples(1, choices, 1)
     maxima = draw_noise(stream_rng(SEED, 1, choices), "uniform", (choices, samples), BOUND).max(axis=0)
     yield from _rows("lemma-1", "uniform", (1, choices, 1), "maximum", Sample(0.0, maxima))
 
 
-def _theorem_rows(grid: Grid, noise: Noise, dimensions: int, choices: int) -> Iterator[dict[str, Any]]:
+def _theorem_rows(grid: TheoremGrid, noise: Noise, dimensions: int, choices: int) -> Iterator[dict[str, Any]]:
     rng = stream_rng(SEED, 2, get_args(Noise).index(noise), dimensions, choices)
     samples = grid.samples(dimensions, choices, max(grid.critics))
     drawn = sample_factorised(rng, noise, dimensions, choices, grid.critics, samples, BOUND)
@@ -213,4 +197,4 @@ def _rows(
             estimates[quantity].standard_error,
             len(sample.deviations),
         )
-        yield dict(zip(COLUMNS, values, strict=True))
+        yield dict(zip(THEOREM_COLUMNS, values, strict=True))

@@ -35,11 +35,11 @@ def export_run(
     _check_target(out, force)
     onnx = onnx_package()
     run = load_run(path, warn, env)
-    stage = run.task.make()
+    environment = run.task.make()
     try:
-        choices = choice_table(stage)
+        choices = choice_table(environment)
     finally:
-        stage.close()
+        environment.close()
     size = sum(tensor.numel() * tensor.element_size() for tensor in run.policy.parameters.values())
     if size > _LARGEST_BYTES:
         raise UserError(f"the parameters take {size / 2**30:.1f} GiB, an ONNX file holds at most 2 GiB")

@@ -7,7 +7,7 @@ from pathlib import Path
 from revalued.errors import UserError
 from revalued.report import drawing, pages, tables
 from revalued.report.contents import Chapter, chapters, introduction, sections
-from revalued.report.results import load
+from revalued.report.results import load_results
 
 TITLE = "REValueD: results and verdicts"
 GENERATOR = "revalued report"
@@ -17,8 +17,8 @@ MARKDOWN_MARK = "<!-- written by: revalued report --markdown -->"
 def write_report(results: Path, page: Path, force: bool = False) -> list[Path]:
     """Write the page and, in a folder `figures` beside it, every figure as PNG and SVG; return what was written."""
     drawing.require_matplotlib()
-    found = chapters(load(results))
-    pages.refuse_foreign(page, _page_mark(), force)
+    found = chapters(load_results(results))
+    pages.check_replaceable(page, _page_mark(), force)
     text = pages.page(TITLE, sections(found), introduction(found), GENERATOR)
     written = []
     for chapter in found:
@@ -30,7 +30,7 @@ def write_report(results: Path, page: Path, force: bool = False) -> list[Path]:
 
 def markdown(results: Path) -> str:
     """Return the verdicts and the final returns of the main experiment in Markdown."""
-    found = chapters(load(results))
+    found = chapters(load_results(results))
     parts = [MARKDOWN_MARK]
     for is_question, title in ((False, "Claims of the paper"), (True, "Questions that the paper leaves open")):
         chosen = [finding for chapter in found for finding in chapter.findings if finding.is_question == is_question]

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from revalued.experiments.catalogue import EXPERIMENTS
+from revalued.experiments.naming import task_in_words
+from revalued.experiments.result_files import Row, merged
 from revalued.report import figures, pages, tables, theory, theory_figures, verdicts
 from revalued.report.drawing import Figure, panel_svg
-from revalued.report.naming import task_label, variant_label
 from revalued.report.pages import Html, Section
 from revalued.report.published import REMARKS
-from revalued.report.results import Experiment, Row
+from revalued.report.results import ExperimentResults
 from revalued.report.statistics import FINAL_EVALUATIONS, RESAMPLES, separation_by_chance
 from revalued.report.tables import TextTable, answer, headline
 from revalued.report.verdicts import MIN_SEEDS, Finding, Verdict
@@ -27,7 +27,7 @@ _NAMED_RUNS = 6
 class Chapter:
     """One experiment with what was found in it and how it is shown."""
 
-    experiment: Experiment
+    experiment: ExperimentResults
     findings: tuple[Finding, ...]
     figures: tuple[Figure, ...]
     tables: tuple[TextTable, ...]
@@ -39,13 +39,13 @@ class Chapter:
         return str(self.experiment.provenance.get("title") or (known.title if known else self.experiment.name))
 
 
-def chapters(results: Mapping[str, Experiment]) -> list[Chapter]:
+def chapters(results: Mapping[str, ExperimentResults]) -> list[Chapter]:
     """Return the experiments in the paper's order, sweeps and others after them."""
     known = [name for name in EXPERIMENTS if name in results]
     return [_chapter(results[name]) for name in [*known, *sorted(set(results) - set(known))]]
 
 
-def _chapter(experiment: Experiment) -> Chapter:
+def _chapter(experiment: ExperimentResults) -> Chapter:
     if experiment.name == "theorems":
         drawn = theory_figures.theorem_figures(experiment)
         table = tables.theorem_2_table(experiment, *theory_figures.typical_case(experiment))
@@ -90,7 +90,7 @@ def introduction(all_chapters: Sequence[Chapter]) -> Html:
     verdict_facts: list[tuple[str, object]] = [
         ("claims that hold", counts["holds"]),
         ("that do not hold", counts["does not hold"]),
-        ("undecided or mixed", sum(count for outcome, count in counts.items() if outcome not in _TONES)),
+        ("undecided or mixed", sum(count for decision, count in counts.items() if decision not in _TONES)),
         ("without enough data", counts["not enough data"]),
     ]
     facts = pages.tiles([*verdict_facts, *runs])
@@ -153,7 +153,7 @@ def _experiment_section(chapter: Chapter) -> Section:
     return pages.section(chapter.title, pages.join(parts), experiment.name)
 
 
-def _unfinished_in_words(experiment: Experiment) -> str:
+def _unfinished_in_words(experiment: ExperimentResults) -> str:
     runs = experiment.unfinished()
     kinds = ", ".join(f"{count} {status}" for status, count in sorted(Counter(run["status"] for run in runs).items()))
     named = "; ".join(_run_in_words(experiment, run) for run in runs[:_NAMED_RUNS])
@@ -161,8 +161,8 @@ def _unfinished_in_words(experiment: Experiment) -> str:
     return f"Not counted in tables and verdicts: {kinds} ({named}{more})."
 
 
-def _run_in_words(experiment: Experiment, run: Row) -> str:
-    return f"{variant_label(run['variant'], experiment)} on {task_label(run['task'])}, seed {run['seed']}"
+def _run_in_words(experiment: ExperimentResults, run: Row) -> str:
+    return f"{experiment.label(run['variant'])} on {task_in_words(run['task'])}, seed {run['seed']}"
 
 
 def _drawn(figure: Figure) -> Html:
@@ -179,7 +179,7 @@ def _shown(table: TextTable) -> Html:
 def _finding(finding: Finding) -> Html:
     listed: list[Verdict] = [*finding.verdicts, *([finding.overall] if finding.overall else [])]
     rows = [
-        (_with_remark(verdict.where, verdict.detail), _badge(verdict.outcome, finding.is_question))
+        (_with_remark(verdict.where, verdict.detail), _badge(verdict.decision, finding.is_question))
         for verdict in listed
     ]
     heading = Html(f"{pages.escape(finding.statement)} {_badge(headline(finding), finding.is_question)}")
@@ -191,8 +191,8 @@ def _with_remark(content: object, remark: str) -> Html:
     return pages.join([content, pages.small(remark)], "")
 
 
-def _badge(outcome: str, is_question: bool) -> Html:
-    return pages.badge(answer(outcome, is_question), _TONES.get(outcome, "open"))
+def _badge(decision: str, is_question: bool) -> Html:
+    return pages.badge(answer(decision, is_question), _TONES.get(decision, "open"))
 
 
 def _method_section(all_chapters: Sequence[Chapter]) -> Section:
@@ -241,20 +241,21 @@ def _provenance_section(all_chapters: Sequence[Chapter]) -> Section:
     header = ("Experiment", "Scale", "Runs finished", "Written, UTC", "Commit")
     parts: list[object] = [pages.table(header, rows, "Where the results come from")]
     for key, title in (("machine", "Machine"), ("versions", "Versions")):
-        merged = _merged(experiment.provenance.get(key) for experiment in experiments)
-        if merged:
-            parts.append(pages.table((title, "Value"), merged, label=title))
+        known = [experiment.provenance.get(key) for experiment in experiments]
+        facts = merged(found for found in known if isinstance(found, Mapping))
+        if facts:
+            parts.append(pages.table((title, "Value"), list(facts.items()), label=title))
     for experiment in experiments:
         if experiment.provenance.get("runs"):
             parts.append(pages.folded(f"Runs of {experiment.name}", _run_table(experiment)))
     return pages.section("Provenance", pages.join(parts))
 
 
-def _run_table(experiment: Experiment) -> Html:
+def _run_table(experiment: ExperimentResults) -> Html:
     rows = [
         (
-            variant_label(run["variant"], experiment),
-            task_label(run["task"]),
+            experiment.label(run["variant"]),
+            task_in_words(run["task"]),
             run["seed"],
             run["status"],
             f"{run.get('env_steps') or 0:,}",
@@ -272,15 +273,3 @@ def _short(commit: object) -> str:
     """Return a commit in ten digits, with what is said after it."""
     digits, _, remark = str(commit or "–").partition(" ")
     return f"{digits[:10]} {remark}".strip()
-
-
-def _merged(found: Iterable[Any]) -> list[tuple[str, str]]:
-    """Return names and values of several descriptions; where they differ, all values."""
-    values: dict[str, list[str]] = {}
-    for facts in found:
-        entries = facts.items() if isinstance(facts, Mapping) else [("", facts)] if facts else []
-        for name, value in entries:
-            known = values.setdefault(str(name), [])
-            if str(value) not in known:
-                known.append(str(value))
-    return [(name, ", ".join(known)) for name, known in values.items()]

@@ -38,6 +38,8 @@ _OTHERS = ("#d55e00", "#009e73", "#e69f00", "#cc79a7", "#56b4e9", "#a0522d", GRE
 MARK = "revalued report"
 """Stands in every figure's file, so that one of ours is known from a picture that somebody else made."""
 _PANEL_INCHES = (4.1, 2.7)
+_LEGEND_INCHES = (0.6, 0.075)
+"""Width of an entry without its text, and of a letter."""
 _STYLE = {
     "svg.hashsalt": "revalued",
     "font.family": "sans-serif",
@@ -109,8 +111,7 @@ def panel_svg(panel: Panel) -> str:
         canvas = _canvas(_PANEL_INCHES)
         panel.draw(canvas.subplots())
         text = _rendered(canvas, "svg", transparent=True).decode()
-    text = text.replace(INK, "currentColor").replace("'DejaVu Sans', sans-serif", "system-ui, sans-serif")
-    return re.sub(r' d="[^"]*"', lambda path: re.sub(r"(\.\d\d)\d+", r"\1", path[0]), text)
+    return text.replace(INK, "currentColor").replace("'DejaVu Sans', sans-serif", "system-ui, sans-serif")
 
 
 def write_files(figure: Figure, folder: Path, force: bool = False) -> list[Path]:
@@ -131,7 +132,7 @@ def _file_contents(figure: Figure) -> tuple[bytes, bytes]:
     from matplotlib.lines import Line2D
 
     count = len(figure.panels)
-    columns = min(3, count) if count != 4 else 2
+    columns = {4: 2, 16: 4}.get(count, min(3, count))
     rows = math.ceil(count / columns)
     with _style({"svg.fonttype": "path"}):
         canvas = _canvas((_PANEL_INCHES[0] * columns, _PANEL_INCHES[1] * rows + (0.4 if figure.legend else 0)))
@@ -143,7 +144,11 @@ def _file_contents(figure: Figure) -> tuple[bytes, bytes]:
                 axes.set_axis_off()
         if figure.legend:
             handles = [Line2D([], [], color=colour, linewidth=3, label=name) for name, colour in figure.legend]
-            canvas.legend(handles=handles, loc="outside upper left", ncols=2 * columns, frameon=False)
+            longest = max(len(name) for name, _ in figure.legend)
+            room = int(_PANEL_INCHES[0] * columns / (_LEGEND_INCHES[0] + _LEGEND_INCHES[1] * longest))
+            canvas.legend(
+                handles=handles, loc="outside upper left", ncols=max(1, min(2 * columns, room)), frameon=False
+            )
         return _rendered(canvas, "png"), _rendered(canvas, "svg")
 
 
@@ -165,4 +170,13 @@ def _rendered(canvas: Canvas, kind: str, transparent: bool = False) -> bytes:
     metadata = {"Software": MARK} if kind == "png" else {"Creator": MARK, "Date": None}
     buffer = io.BytesIO()
     canvas.savefig(buffer, format=kind, dpi=150, transparent=transparent, metadata=metadata)
-    return buffer.getvalue()
+    return buffer.getvalue() if kind == "png" else _compact(buffer.getvalue().decode()).encode()
+
+
+def _compact(svg: str) -> str:
+    """Return an SVG whose paths have two decimals and one line each, where matplotlib writes one for every point."""
+
+    def shorter(path: re.Match[str]) -> str:
+        return re.sub(r"\s+", " ", re.sub(r"(\.\d\d)\d+", r"\1", path[0]))
+
+    return re.sub(r' d="[^"]*"', shorter, svg)

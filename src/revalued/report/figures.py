@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from revalued.experiments.naming import split_bins, task_in_words
 from revalued.report import statistics
 from revalued.report.drawing import GREY, INK, Figure, Panel, colours_of
-from revalued.report.naming import setting, split_bins, task_label, variant_label
-from revalued.report.published import reference
-from revalued.report.results import Experiment
+from revalued.report.published import BETAS, ENSEMBLE_SIZES, reference
+from revalued.report.results import ExperimentResults
 from revalued.report.statistics import Summary
 from revalued.report.verdicts import cvar_values, minutes_of
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 PUBLISHED = "paper"
 
 
-def training_figures(experiment: Experiment) -> list[Figure]:
+def training_figures(experiment: ExperimentResults) -> list[Figure]:
     """Return the figures that suit an experiment, those that say most first."""
     figures: list[Figure | None] = []
     if experiment.name in ("ensemble-size", "beta"):
@@ -34,9 +34,9 @@ def training_figures(experiment: Experiment) -> list[Figure]:
     return [figure for figure in figures if figure is not None]
 
 
-def learning_curves(experiment: Experiment) -> Figure | None:
+def learning_curves(experiment: ExperimentResults) -> Figure | None:
     """Return one panel per task: mean return over seeds against interactions, with 95% bands."""
-    variants = [variant for variant in experiment.variants if any(run.variant == variant for run in experiment.runs)]
+    variants = experiment.variants_with_runs
     tasks = [task for task in experiment.tasks if any(run.task == task for run in experiment.runs)]
     if not tasks:
         return None
@@ -53,13 +53,13 @@ def learning_curves(experiment: Experiment) -> Figure | None:
                 axes.plot(steps, curve.mean, style, color=colours[variant], marker=marker)
                 if curve.low is not None and curve.high is not None:
                     axes.fill_between(steps, curve.low, curve.high, color=colours[variant], alpha=0.18, linewidth=0)
-            axes.set(title=task_label(task), xlabel="interactions, thousands", ylabel="return")
+            axes.set(title=task_in_words(task), xlabel="interactions, thousands", ylabel="return")
             _from_zero(axes)
 
         ends = ", ".join(
-            f"{variant_label(variant, experiment)} ends at {curve.mean[-1]:.0f}" for variant, curve in curves.items()
+            f"{experiment.label(variant)} ends at {curve.mean[-1]:.0f}" for variant, curve in curves.items()
         )
-        return Panel(f"Learning curves on {task_label(task)}: {ends}.", draw)
+        return Panel(f"Learning curves on {task_in_words(task)}: {ends}.", draw)
 
     seeds = sorted({len(runs) for task in tasks for variant in variants if (runs := experiment.shown(variant, task))})
     caption = "Return of greedy test episodes during training: " + (
@@ -75,9 +75,9 @@ def learning_curves(experiment: Experiment) -> Figure | None:
     )
 
 
-def interquartile(experiment: Experiment) -> Figure | None:
+def interquartile(experiment: ExperimentResults) -> Figure | None:
     """Return the interquartile mean per variant over the tasks that all variants have finished, if several."""
-    variants = [variant for variant in experiment.variants if any(run.variant == variant for run in experiment.runs)]
+    variants = experiment.variants_with_runs
     tasks = [task for task in experiment.tasks if all(experiment.of(variant, task) for variant in variants)]
     if len(tasks) < 2 or len(variants) < 2:
         return None
@@ -95,7 +95,7 @@ def interquartile(experiment: Experiment) -> Figure | None:
             axes.barh(position, summary.mean, height=0.6, color=colours[variant], alpha=0.85)
             if summary.interval is not None:
                 axes.plot(summary.interval, (position, position), color=INK, linewidth=1.4, solid_capstyle="butt")
-        axes.set_yticks(range(len(variants)), [variant_label(variant, experiment) for variant in reversed(variants)])
+        axes.set_yticks(range(len(variants)), [experiment.label(variant) for variant in reversed(variants)])
         axes.set(title=f"all {len(tasks)} tasks", xlabel="interquartile mean of the final return")
         axes.grid(visible=False, axis="y")
 
@@ -103,11 +103,11 @@ def interquartile(experiment: Experiment) -> Figure | None:
         f"Interquartile mean of the final return over {len(tasks)} tasks and their seeds, with 95% intervals from a "
         "bootstrap within each task; none where a task has a single seed."
     )
-    words = ", ".join(f"{variant_label(name, experiment)} {summary.mean:.0f}" for name, summary in summaries.items())
+    words = ", ".join(f"{experiment.label(name)} {summary.mean:.0f}" for name, summary in summaries.items())
     return Figure(f"{experiment.name}-iqm", caption, (Panel(f"Interquartile means: {words}.", draw),))
 
 
-def against_setting(experiment: Experiment) -> Figure | None:
+def against_setting(experiment: ExperimentResults) -> Figure | None:
     """Return, per task, the final return against the number of critics or β, beside the paper's."""
     symbol = "K, critics" if experiment.name == "ensemble-size" else "β"
     ours_colour, paper_colour = colours_of(["revalued"])["revalued"], GREY
@@ -115,12 +115,12 @@ def against_setting(experiment: Experiment) -> Figure | None:
     def panel(task: str) -> Panel | None:
         ours: dict[float, Summary] = {}
         for variant in experiment.variants:
-            value, runs = setting(experiment, variant), experiment.of(variant, task)
+            value, runs = experiment.setting(variant), experiment.of(variant, task)
             if value is not None and runs:
                 ours[value] = statistics.summarise([statistics.final_performance(run) for run in runs])
         if not ours:
             return None
-        candidates = (1, 3, 5, 10, 15, 20) if experiment.name == "ensemble-size" else (0.0, 0.25, 0.5, 0.75, 1.0)
+        candidates = ENSEMBLE_SIZES if experiment.name == "ensemble-size" else BETAS
         theirs = {
             value: found
             for value in candidates
@@ -134,21 +134,20 @@ def against_setting(experiment: Experiment) -> Figure | None:
                 errors = [point.spread for point in theirs.values()]
                 means = [point.mean for point in theirs.values()]
                 axes.errorbar(xs, means, errors, color=paper_colour, linestyle="--", marker="s", markersize=3.5)
-            axes.set(title=task_label(task), xlabel=symbol, ylabel="final return", xticks=sorted({*ours, *theirs}))
+            axes.set(title=task_in_words(task), xlabel=symbol, ylabel="final return", xticks=sorted({*ours, *theirs}))
             _from_zero(axes)
 
         words = ", ".join(f"{value:g}: {summary.mean:.0f}" for value, summary in sorted(ours.items()))
-        return Panel(f"Final return on {task_label(task)} by {symbol}: {words}.", draw)
+        return Panel(f"Final return on {task_in_words(task)} by {symbol}: {words}.", draw)
 
-    panels = tuple(found for task in experiment.tasks if (found := panel(task)) is not None)
     caption = "Final return with standard errors over seeds; the paper's are for 10 seeds and longer training."
     legend = (("here", ours_colour), (PUBLISHED, paper_colour))
-    return Figure(f"{experiment.name}-final", caption, panels, legend) if panels else None
+    return _figure(f"{experiment.name}-final", caption, map(panel, experiment.tasks), legend)
 
 
-def against_bins(experiment: Experiment) -> Figure | None:
+def against_bins(experiment: ExperimentResults) -> Figure | None:
     """Return, per task, the final return against the number of bins."""
-    variants = [variant for variant in experiment.variants if any(run.variant == variant for run in experiment.runs)]
+    variants = experiment.variants_with_runs
     colours = colours_of(variants)
     names = list(dict.fromkeys(split_bins(task)[0] for task in experiment.tasks))
 
@@ -169,18 +168,17 @@ def against_bins(experiment: Experiment) -> Figure | None:
             ticks = sorted({value for line in lines.values() for value in line})
             axes.set_xticks(ticks, [f"{value:g}" for value in ticks])
             axes.minorticks_off()
-            axes.set(title=task_label(name), xlabel="bins per dimension", ylabel="final return")
+            axes.set(title=task_in_words(name), xlabel="bins per dimension", ylabel="final return")
             _from_zero(axes)
 
-        return Panel(f"Final return on {task_label(name)} against the number of bins.", draw)
+        return Panel(f"Final return on {task_in_words(name)} against the number of bins.", draw)
 
-    panels = tuple(found for name in names if (found := panel(name)) is not None)
     caption = "Final return with standard errors over seeds, by the number of bins per dimension."
     legend = _legend(experiment, variants, colours)
-    return Figure(f"{experiment.name}-final", caption, panels, legend) if panels else None
+    return _figure(f"{experiment.name}-final", caption, map(panel, names), legend)
 
 
-def wall_time(experiment: Experiment) -> Figure | None:
+def wall_time(experiment: ExperimentResults) -> Figure | None:
     """Return, per task, the minutes for the paper's 500,000 interactions, here and in the paper."""
     colours = colours_of(experiment.variants)
 
@@ -188,7 +186,7 @@ def wall_time(experiment: Experiment) -> Figure | None:
         bars: list[tuple[str, float, str, str]] = []
         for variant in experiment.variants:
             found = minutes_of(experiment, variant, task)
-            label = variant_label(variant, experiment)
+            label = experiment.label(variant)
             if found:
                 minutes = sum(value for value, _ in found) / len(found)
                 bars.append((f"{label}, here", minutes, colours[variant], "//" if any(p for _, p in found) else ""))
@@ -203,19 +201,18 @@ def wall_time(experiment: Experiment) -> Figure | None:
                 axes.barh(position, minutes, height=0.65, color=colour, alpha=0.85, hatch=hatch, linewidth=0)
                 axes.annotate(f" {minutes:.0f}", (minutes, position), va="center", fontsize=8)
             axes.set_yticks(range(len(bars)), [bar[0] for bar in reversed(bars)])
-            axes.set(title=task_label(task), xlabel="minutes for 500,000 interactions")
+            axes.set(title=task_in_words(task), xlabel="minutes for 500,000 interactions")
             axes.margins(x=0.12)
             axes.grid(visible=False, axis="y")
 
         words = ", ".join(f"{label} {minutes:.0f}" for label, minutes, _, _ in bars)
-        return Panel(f"Minutes on {task_label(task)}: {words}.", draw)
+        return Panel(f"Minutes on {task_in_words(task)}: {words}.", draw)
 
-    panels = tuple(found for task in experiment.tasks if (found := panel(task)) is not None)
     caption = "Wall time. Hatched: projected from shorter runs. Different machines; only the ratios can be compared."
-    return Figure("wall-time", caption, panels) if panels else None
+    return _figure("wall-time", caption, map(panel, experiment.tasks))
 
 
-def stability(experiment: Experiment) -> Figure | None:
+def stability(experiment: ExperimentResults) -> Figure | None:
     """Return, per task, the CVaR of the gradient norm's jumps."""
     colours = colours_of(experiment.variants)
 
@@ -233,18 +230,25 @@ def stability(experiment: Experiment) -> Figure | None:
                 axes.bar(position, summary.mean, width=0.6, color=colours[variant], alpha=0.85)
                 if summary.standard_error is not None:
                     axes.errorbar(position, summary.mean, summary.standard_error, color=INK, linewidth=1.4)
-            axes.set_xticks(range(len(found)), [variant_label(variant, experiment) for variant in found])
-            axes.set(title=task_label(task), ylabel="CVaR 95%")
+            axes.set_xticks(range(len(found)), [experiment.label(variant) for variant in found])
+            axes.set(title=task_in_words(task), ylabel="CVaR 95%")
             axes.grid(visible=False, axis="x")
 
-        words = ", ".join(f"{variant_label(name, experiment)} {summary.mean:.3g}" for name, summary in found.items())
-        return Panel(f"CVaR on {task_label(task)}: {words}.", draw)
+        words = ", ".join(f"{experiment.label(name)} {summary.mean:.3g}" for name, summary in found.items())
+        return Panel(f"CVaR on {task_in_words(task)}: {words}.", draw)
 
-    panels = tuple(drawn for task in experiment.tasks if (drawn := panel(task)) is not None)
     caption = (
         "Mean of the largest 5% of the jumps of the gradient norm between updates, with standard errors over seeds."
     )
-    return Figure("stability-cvar", caption, panels) if panels else None
+    return _figure("stability-cvar", caption, map(panel, experiment.tasks))
+
+
+def _figure(
+    name: str, caption: str, panels: Iterable[Panel | None], legend: tuple[tuple[str, str], ...] = ()
+) -> Figure | None:
+    """Return a figure of the panels that there are, None where there are none."""
+    drawn = tuple(panel for panel in panels if panel is not None)
+    return Figure(name, caption, drawn, legend) if drawn else None
 
 
 def _points(axes: Axes, line: dict[float, Summary], colour: str) -> None:
@@ -260,8 +264,10 @@ def _from_zero(axes: Axes) -> None:
         axes.set_ylim(bottom=0)
 
 
-def _legend(experiment: Experiment, variants: Sequence[str], colours: dict[str, str]) -> tuple[tuple[str, str], ...]:
-    return tuple((variant_label(variant, experiment), colours[variant]) for variant in variants)
+def _legend(
+    experiment: ExperimentResults, variants: Sequence[str], colours: dict[str, str]
+) -> tuple[tuple[str, str], ...]:
+    return tuple((experiment.label(variant), colours[variant]) for variant in variants)
 
 
 def _one_of(counts: Sequence[int]) -> str:

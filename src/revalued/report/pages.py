@@ -83,7 +83,7 @@ def folded(summary: str, content: object) -> Html:
 
 
 def tiles(facts: Iterable[tuple[str, object]]) -> Html:
-    """Return a row of large figures, each with what it counts."""
+    """Return a row of large numbers, each with what it counts."""
     cells = (f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in facts)
     return Html(f'<dl class="tiles">{"".join(cells)}</dl>')
 
@@ -170,7 +170,7 @@ def generator_tag(generator: str = GENERATOR) -> str:
     return f'<meta name="generator" content="{html.escape(generator)}">'
 
 
-def refuse_foreign(path: Path, mark: str, force: bool = False) -> None:
+def check_replaceable(path: Path, mark: str, force: bool = False) -> None:
     """Refuse to replace a file, unless its beginning holds the mark of an earlier one of ours, or by force."""
     if path.is_dir():
         raise UserError(f"{path} is a folder: name a file to write to")
@@ -183,7 +183,7 @@ def refuse_foreign(path: Path, mark: str, force: bool = False) -> None:
 
 def write_own(path: Path, text: str, mark: str, force: bool = False) -> None:
     """Write a file that holds a mark near its beginning; only one with the same mark is replaced, or any by force."""
-    refuse_foreign(path, mark, force)
+    check_replaceable(path, mark, force)
     path.parent.mkdir(parents=True, exist_ok=True)
     replace_file(path, text)
 

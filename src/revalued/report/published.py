@@ -20,7 +20,6 @@ def _row(*pairs: tuple[float, float]) -> list[Published]:
 
 ENSEMBLE_SIZES = (1, 3, 5, 10, 15, 20)
 BETAS = (0.0, 0.25, 0.5, 0.75, 1.0)
-SEEDS = 10
 
 _REGULARISER_ROWS = {  # DecQN, DecQN with an ensemble, REValueD; mean and standard error
     "humanoid-stand": _row((604.82, 85.1), (832.99, 11.3), (915.80, 6.12)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,27 +14,34 @@ import numpy as np
 from numpy.typing import NDArray
 
 from revalued.errors import UserError
-from revalued.run.files import read_json
+from revalued.experiments.naming import variant_label
+from revalued.experiments.result_files import (
+    CVAR,
+    CVAR_COLUMNS,
+    PROVENANCE,
+    RESULT_COLUMNS,
+    RESULTS,
+    TABULAR_COLUMNS,
+    TEXT_COLUMNS,
+    THEOREM_COLUMNS,
+    Key,
+    Row,
+    key_of,
+    read_provenance,
+)
 
 Floats = NDArray[np.float64]
 
-TRAINING_COLUMNS = ("experiment", "variant", "task", "seed", "updates", "env_steps", "return", "wall_s")
-CVAR_COLUMNS = ("experiment", "variant", "task", "seed", "updates", "cvar95")
-THEOREM_COLUMNS = (
-    "experiment", "theorem", "noise", "N", "n", "K", "target", "quantity",
-    "closed_form", "monte_carlo", "standard_error", "samples",
-)  # fmt: skip
-TABULAR_COLUMNS = ("experiment", "variant", "N", "n", "updates", "frequency", "standard_error", "trials")
-_TEXT = {"experiment", "variant", "task", "theorem", "noise", "target", "quantity"}
 _MAY_BE_EMPTY = {"closed_form", "K", "N", "wall_s"}
 _NEARLY_ALL = 0.95
 """A run without a recorded status counts as finished when it got this far beside the longest on its task."""
 
-Row = dict[str, Any]
+_VARIED = {"ensemble-size": ("k", "critics", 10.0), "beta": ("beta", "beta", 0.5)}
+"""Experiments that vary one setting: its letter in a variant's name, its field, and its default."""
 
 
 @dataclass(frozen=True)
-class Run:
+class RunResults:
     """One training run: its evaluations in order of interactions."""
 
     variant: str
@@ -46,12 +54,12 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Experiment:
+class ExperimentResults:
     """One experiment: how it was run, and what came out."""
 
     name: str
     provenance: Mapping[str, Any]
-    runs: tuple[Run, ...] = ()
+    runs: tuple[RunResults, ...] = ()
     rows: tuple[Row, ...] = ()
     """Rows of a computed experiment, or of cvar.csv."""
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -67,6 +75,11 @@ class Experiment:
         """Return the variants, those that were planned first, whether they were run or not."""
         found = [run.variant for run in self.runs] + [str(row["variant"]) for row in self.rows if "variant" in row]
         return _in_order(self.provenance.get("variants", {}), found)
+
+    @property
+    def variants_with_runs(self) -> list[str]:
+        """Return the variants of which there is a run."""
+        return [variant for variant in self.variants if any(run.variant == variant for run in self.runs)]
 
     @property
     def scale(self) -> str:
@@ -97,7 +110,33 @@ class Experiment:
         )
         return {critics for critics in found if isinstance(critics, int) and critics > 1}
 
-    def of(self, variant: str, task: str, finished_only: bool = True) -> list[Run]:
+    def label(self, variant: str) -> str:
+        """Return a variant's name for readers: the one it was run under where that is recorded."""
+        return self.labels.get(variant) or variant_label(variant)
+
+    def setting(self, variant: str) -> float | None:
+        """Return what a variant of `ensemble-size` or `beta` varies: its number of critics or its β; None elsewhere."""
+        if self.name not in _VARIED:
+            return None
+        letter, field_name, default = _VARIED[self.name]
+        parts = re.fullmatch(rf"revalued-{letter}([\d.]+)", variant)
+        if parts is not None:
+            return float(parts[1])
+        overrides = self.provenance.get("variants", {}).get(variant, {}).get("overrides", {})
+        for name, value in overrides.items():
+            if name.split(".")[-1] == field_name:
+                return float(value)
+        return default if variant == "revalued" else None
+
+    def with_setting(self, variant: str) -> str | None:
+        """Return the variant that was run under this name, or under another with the same setting."""
+        if variant in self.variants:
+            return variant
+        wanted = self.setting(variant)
+        same = [name for name in self.variants if wanted is not None and self.setting(name) == wanted]
+        return same[0] if same else None
+
+    def of(self, variant: str, task: str, finished_only: bool = True) -> list[RunResults]:
         """Return the runs of one variant on one task, by seed."""
         return [
             run
@@ -105,7 +144,7 @@ class Experiment:
             if run.variant == variant and run.task == task and (run.finished or not finished_only)
         ]
 
-    def shown(self, variant: str, task: str) -> list[Run]:
+    def shown(self, variant: str, task: str) -> list[RunResults]:
         """Return the runs to draw: the finished ones or, where there are none yet, the unfinished ones."""
         return self.of(variant, task) or self.of(variant, task, finished_only=False)
 
@@ -114,35 +153,36 @@ class Experiment:
         return [run for run in self.provenance.get("runs", ()) if run.get("status") != "finished"]
 
 
-def load(folder: Path) -> dict[str, Experiment]:
+def load_results(folder: Path) -> dict[str, ExperimentResults]:
     """Read every experiment of a results folder, by name."""
     if not folder.is_dir():
         raise UserError(f"{folder} is no folder: give the one that 'revalued reproduce' wrote to")
-    found = sorted(path.parent for path in folder.glob("*/results.csv"))
-    found += [path.parent for path in folder.glob("*/cvar.csv") if path.parent not in found]
+    found = sorted(path.parent for path in folder.glob(f"*/{RESULTS}"))
+    found += [path.parent for path in folder.glob(f"*/{CVAR}") if path.parent not in found]
     if not found:
         raise UserError(f"{folder} holds no results: no NAME/results.csv in it; 'revalued reproduce' makes them")
     return {path.name: _experiment(path) for path in sorted(found)}
 
 
-def _experiment(folder: Path) -> Experiment:
+def _experiment(folder: Path) -> ExperimentResults:
     name = folder.name
-    provenance = _read_provenance(folder / "provenance.json")
+    provenance = read_provenance(folder) or {}
+    _check_provenance(folder / PROVENANCE, provenance)
     labels = {key: str(value.get("label", key)) for key, value in provenance.get("variants", {}).items()}
     if name in ("theorems", "tabular"):
         columns = THEOREM_COLUMNS if name == "theorems" else TABULAR_COLUMNS
-        return Experiment(name, provenance, rows=tuple(_read_csv(folder / "results.csv", columns)), labels=labels)
-    cvar, results = folder / "cvar.csv", folder / "results.csv"
+        return ExperimentResults(name, provenance, rows=tuple(_read_csv(folder / RESULTS, columns)), labels=labels)
+    cvar, results = folder / CVAR, folder / RESULTS
     rows = tuple(_read_csv(cvar, CVAR_COLUMNS)) if cvar.is_file() else ()
-    evaluations = _read_csv(results, TRAINING_COLUMNS) if results.is_file() else []
-    return Experiment(name, provenance, _runs(evaluations, provenance), rows, labels)
+    evaluations = _read_csv(results, RESULT_COLUMNS) if results.is_file() else []
+    return ExperimentResults(name, provenance, _runs(evaluations, provenance), rows, labels)
 
 
-def _runs(rows: list[Row], provenance: Mapping[str, Any]) -> tuple[Run, ...]:
-    status = {(run["variant"], run["task"], int(run["seed"])): run["status"] for run in provenance.get("runs", ())}
-    grouped: dict[tuple[str, str, int], list[Row]] = {}
+def _runs(rows: list[Row], provenance: Mapping[str, Any]) -> tuple[RunResults, ...]:
+    status = {key_of(run): run["status"] for run in provenance.get("runs", ())}
+    grouped: dict[Key, list[Row]] = {}
     for row in rows:
-        grouped.setdefault((row["variant"], row["task"], int(row["seed"])), []).append(row)
+        grouped.setdefault(key_of(row), []).append(row)
     longest: dict[str, float] = {}
     for row in rows:
         longest[row["task"]] = max(longest.get(row["task"], 0.0), row["env_steps"])
@@ -153,7 +193,7 @@ def _runs(rows: list[Row], provenance: Mapping[str, Any]) -> tuple[Run, ...]:
         returns = np.array([row["return"] for row in ordered], dtype=np.float64)
         wall = np.array([np.nan if row["wall_s"] is None else row["wall_s"] for row in ordered], dtype=np.float64)
         finished = status[key] == "finished" if key in status else steps[-1] >= _NEARLY_ALL * longest[key[1]]
-        runs.append(Run(*key, steps, returns, wall, bool(finished)))
+        runs.append(RunResults(*key, steps, returns, wall, bool(finished)))
     return tuple(runs)
 
 
@@ -168,10 +208,10 @@ def _read_csv(path: Path, columns: tuple[str, ...]) -> list[Row]:
 
 
 def _parse(path: Path, line: int, row: Mapping[str, str | None], columns: tuple[str, ...]) -> Row:
-    parsed: Row = {}
+    parsed: dict[str, Any] = {}
     for column in columns:
         text = row[column]
-        if column in _TEXT:
+        if column in TEXT_COLUMNS:
             parsed[column] = text or ""
             continue
         if not text and column in _MAY_BE_EMPTY:
@@ -191,16 +231,7 @@ def _finite(text: str) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _read_provenance(path: Path) -> dict[str, Any]:
-    """Read how an experiment was run; {} where nobody wrote it down."""
-    if not path.is_file():
-        return {}
-    data = read_json(path)
-    _check_provenance(path, data)
-    return data
-
-
-def _check_provenance(path: Path, data: Mapping[str, Any]) -> None:
+def _check_provenance(path: Path, data: Row) -> None:
     """Refuse what the report would otherwise stumble over."""
 
     def is_named(value: Any) -> bool:

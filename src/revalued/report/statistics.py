@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from revalued.report.results import Floats, Run
+from revalued.experiments.scales import PAPER_TIMED_ENV_STEPS
+from revalued.report.results import Floats, RunResults
 from revalued.seeding import stream_rng
 
 FINAL_EVALUATIONS = 3
@@ -19,8 +20,6 @@ LEVEL = 0.95
 SEED = 0
 """The bootstrap's seed: the same files give the same intervals."""
 CURVE_POINTS = 120
-TARGET_ENV_STEPS = 500_000
-"""The length of the paper's timed runs."""
 
 Interval = tuple[float, float]
 
@@ -47,12 +46,12 @@ class Curve:
     finished: bool
 
 
-def final_performance(run: Run, last: int = FINAL_EVALUATIONS) -> float:
+def final_performance(run: RunResults, last: int = FINAL_EVALUATIONS) -> float:
     """Return the mean of a run's last evaluations, of all where there are fewer."""
     return float(run.returns[-last:].mean())
 
 
-def mean_over_run(run: Run) -> float:
+def mean_over_run(run: RunResults) -> float:
     """Return the mean return from the first interaction to the last: the normalised area under the learning curve."""
     if len(run.env_steps) < 2:
         return float(run.returns.mean())
@@ -132,7 +131,7 @@ def interquartile_difference(
     return value, bootstrap([*first, *second], statistic, seed)
 
 
-def curve(runs: Sequence[Run], points: int = CURVE_POINTS, seed: int = SEED) -> Curve:
+def curve(runs: Sequence[RunResults], points: int = CURVE_POINTS, seed: int = SEED) -> Curve:
     """Return the mean curve of several seeds, interpolated on the interactions that all of them cover."""
     start, end = max(run.env_steps[0] for run in runs), min(run.env_steps[-1] for run in runs)
     evaluations = max(len(run.env_steps) for run in runs)  # no more points than there is anything to see
@@ -146,7 +145,7 @@ def curve(runs: Sequence[Run], points: int = CURVE_POINTS, seed: int = SEED) -> 
     return Curve(grid, values.mean(axis=0), low, high, len(runs), all(run.finished for run in runs))
 
 
-def projected_minutes(run: Run, target_env_steps: int = TARGET_ENV_STEPS) -> tuple[float, bool] | None:
+def projected_minutes(run: RunResults, target_env_steps: int = PAPER_TIMED_ENV_STEPS) -> tuple[float, bool] | None:
     """Return the minutes a run takes to the target, and whether that is a projection from a shorter run.
 
     The rate is measured after the first evaluation, so that start-up and the interactions before the first update

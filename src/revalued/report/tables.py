@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from revalued.experiments.naming import task_in_words
 from revalued.report import statistics
-from revalued.report.naming import setting, task_label, variant_label
 from revalued.report.published import Published, reference
-from revalued.report.results import Experiment
+from revalued.report.results import ExperimentResults
 from revalued.report.statistics import Summary
 from revalued.report.theory import Cell, Cells, cell_of
-from revalued.report.verdicts import Finding, Outcome, cvar_values, minutes_of
+from revalued.report.verdicts import Decision, Finding, cvar_values, minutes_of
 
 MIXED, HOLDS_IN_PART, FAILS_IN_PART = "mixed", "holds in part", "fails in part"
 _NONE = "–"
 _ANSWERS = {"holds": "yes", "does not hold": "no", HOLDS_IN_PART: "partly yes", FAILS_IN_PART: "partly no"}
-_ORDER: tuple[Outcome, ...] = ("holds", "does not hold", "undecided", "not enough data")
+_ORDER: tuple[Decision, ...] = ("holds", "does not hold", "undecided", "not enough data")
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,9 @@ class TextTable:
 def headline(finding: Finding) -> str:
     """Return one verdict for a whole finding: over all tasks where that can be said, else the one they share."""
     if finding.overall is not None:
-        return finding.overall.outcome
-    outcomes = {verdict.outcome for verdict in finding.verdicts}
-    known = outcomes - {"not enough data"}
+        return finding.overall.decision
+    decisions = {verdict.decision for verdict in finding.verdicts}
+    known = decisions - {"not enough data"}
     if len(known) < 2:
         return known.pop() if known else "not enough data"
     if known == {"holds", "undecided"}:
@@ -42,20 +42,20 @@ def headline(finding: Finding) -> str:
     return FAILS_IN_PART if known == {"does not hold", "undecided"} else MIXED
 
 
-def answer(outcome: str, is_question: bool) -> str:
-    """Return the word for an outcome: a claim holds or not, a question is answered by yes or no."""
-    return _ANSWERS.get(outcome, outcome) if is_question else outcome
+def answer(decision: str, is_question: bool) -> str:
+    """Return the word for an decision: a claim holds or not, a question is answered by yes or no."""
+    return _ANSWERS.get(decision, decision) if is_question else decision
 
 
 def breakdown(finding: Finding) -> str:
     """Return how many verdicts there are of each kind, in words, or where the only one was found."""
-    counts: Counter[Outcome] = finding.counts()
+    counts: Counter[Decision] = finding.counts()
     if sum(counts.values()) == 1:
         return f"Tested on {finding.verdicts[0].where}"
-    said = (f"{counts[outcome]} × {answer(outcome, finding.is_question)}" for outcome in _ORDER if counts[outcome])
+    said = (f"{counts[decision]} × {answer(decision, finding.is_question)}" for decision in _ORDER if counts[decision])
     if finding.overall is None:
         return f"One by one: {', '.join(said)}"
-    together = answer(finding.overall.outcome, finding.is_question)
+    together = answer(finding.overall.decision, finding.is_question)
     return f"All tasks together: {together}; one by one: {', '.join(said)}"
 
 
@@ -77,34 +77,39 @@ def mean_and_error(summary: Summary | None) -> str:
     return f"{summary.mean:.1f} ± {summary.standard_error:.1f}"
 
 
-def final_summary(experiment: Experiment, variant: str, task: str) -> Summary | None:
+def final_summary(experiment: ExperimentResults, variant: str, task: str) -> Summary | None:
     """Return the final performance of a variant on a task, None where no run is finished."""
     runs = experiment.of(variant, task)
     return statistics.summarise([statistics.final_performance(run) for run in runs]) if runs else None
 
 
-def published_for(experiment: Experiment, variant: str, task: str) -> Published | None:
+def published_for(experiment: ExperimentResults, variant: str, task: str) -> Published | None:
     """Return the paper's number for a variant on a task, None where it has none."""
-    return reference(experiment.name, variant, task, setting(experiment, variant))
+    return reference(experiment.name, variant, task, experiment.setting(variant))
 
 
-def final_table(experiment: Experiment) -> TextTable:
+def final_table(experiment: ExperimentResults) -> TextTable:
     """Return final returns: beside the paper's where it prints any, else one column per variant."""
     pairs = [(task, variant) for task in experiment.tasks for variant in experiment.variants]
     if any(published_for(experiment, variant, task) for task, variant in pairs):
         return _beside_published(experiment, pairs)
+
+    def cell(variant: str, task: str) -> str:
+        return mean_and_error(final_summary(experiment, variant, task))
+
+    return _by_task(experiment, cell, f"Final return. {seeds_in_words(experiment)}.")
+
+
+def _by_task(experiment: ExperimentResults, cell: Callable[[str, str], str], caption: str = "") -> TextTable:
+    """Return a table with one row per task and one column per variant."""
+    header = ("Task", *(experiment.label(variant) for variant in experiment.variants))
     rows = tuple(
-        (
-            task_label(task),
-            *(mean_and_error(final_summary(experiment, variant, task)) for variant in experiment.variants),
-        )
-        for task in experiment.tasks
+        (task_in_words(task), *(cell(variant, task) for variant in experiment.variants)) for task in experiment.tasks
     )
-    header = ("Task", *(variant_label(variant, experiment) for variant in experiment.variants))
-    return TextTable(header, rows, f"Final return. {seeds_in_words(experiment)}.")
+    return TextTable(header, rows, caption)
 
 
-def _beside_published(experiment: Experiment, pairs: Sequence[tuple[str, str]]) -> TextTable:
+def _beside_published(experiment: ExperimentResults, pairs: Sequence[tuple[str, str]]) -> TextTable:
     rows = []
     for task, variant in pairs:
         ours, theirs = final_summary(experiment, variant, task), published_for(experiment, variant, task)
@@ -113,8 +118,8 @@ def _beside_published(experiment: Experiment, pairs: Sequence[tuple[str, str]]) 
         interval = f"{ours.interval[0]:.1f} to {ours.interval[1]:.1f}" if ours and ours.interval else _NONE
         rows.append(
             (
-                task_label(task),
-                variant_label(variant, experiment),
+                task_in_words(task),
+                experiment.label(variant),
                 mean_and_error(ours),
                 interval,
                 str(ours.seeds if ours else 0),
@@ -126,20 +131,17 @@ def _beside_published(experiment: Experiment, pairs: Sequence[tuple[str, str]]) 
     return TextTable(header, tuple(rows), "Final return, mean ± standard error; the paper's over 10 seeds")
 
 
-def compact_table(experiment: Experiment) -> TextTable:
+def compact_table(experiment: ExperimentResults) -> TextTable:
     """Return one row per task and one cell per variant, the paper's mean in brackets."""
 
     def cell(variant: str, task: str) -> str:
         ours, theirs = final_summary(experiment, variant, task), published_for(experiment, variant, task)
         return mean_and_error(ours) + (f" ({theirs.mean:.0f})" if theirs else "")
 
-    rows = tuple(
-        (task_label(task), *(cell(variant, task) for variant in experiment.variants)) for task in experiment.tasks
-    )
-    return TextTable(("Task", *(variant_label(variant, experiment) for variant in experiment.variants)), rows)
+    return _by_task(experiment, cell)
 
 
-def wall_time_table(experiment: Experiment) -> TextTable:
+def wall_time_table(experiment: ExperimentResults) -> TextTable:
     """Return minutes for the paper's 500,000 interactions, measured or projected."""
     rows = []
     for task in experiment.tasks:
@@ -149,8 +151,8 @@ def wall_time_table(experiment: Experiment) -> TextTable:
             ours = statistics.summarise([minutes for minutes, _ in found]) if found else None
             rows.append(
                 (
-                    task_label(task),
-                    variant_label(variant, experiment),
+                    task_in_words(task),
+                    experiment.label(variant),
                     mean_and_error(ours),
                     "projected" if any(projected for _, projected in found) else "measured" if found else _NONE,
                     f"{max(run.env_steps[-1] for run in runs):,.0f}" if runs else _NONE,
@@ -161,7 +163,7 @@ def wall_time_table(experiment: Experiment) -> TextTable:
     return TextTable(header, tuple(rows), "Wall time for 500,000 interactions, mean ± standard error over seeds")
 
 
-def stability_table(experiment: Experiment) -> TextTable:
+def stability_table(experiment: ExperimentResults) -> TextTable:
     """Return the CVaR of the gradient norm's jumps per task and variant."""
 
     def cell(variant: str, task: str) -> str:
@@ -172,14 +174,10 @@ def stability_table(experiment: Experiment) -> TextTable:
         error = "(1 seed)" if summary.standard_error is None else f"± {summary.standard_error:.2g}"
         return f"{summary.mean:.3g} {error}"
 
-    rows = tuple(
-        (task_label(task), *(cell(variant, task) for variant in experiment.variants)) for task in experiment.tasks
-    )
-    header = ("Task", *(variant_label(variant, experiment) for variant in experiment.variants))
-    return TextTable(header, rows, "CVaR of the gradient norm's jumps, mean ± standard error over seeds")
+    return _by_task(experiment, cell, "CVaR of the gradient norm's jumps, mean ± standard error over seeds")
 
 
-def theorem_2_table(experiment: Experiment, dimensions: int, critics: int) -> TextTable:
+def theorem_2_table(experiment: ExperimentResults, dimensions: int, critics: int) -> TextTable:
     """Return bias and variance of DecQN and of both ensemble targets, for one N and K."""
     table = Cells(experiment.rows)
     cells = sorted({cell_of(row) for row in experiment.rows if row["target"] == "max-of-mean"})
@@ -208,7 +206,7 @@ def theorem_2_table(experiment: Experiment, dimensions: int, critics: int) -> Te
     return TextTable(header, tuple(sorted(rows, key=lambda row: (row[0] != "Uniform", int(row[1])))), caption)
 
 
-def seeds_in_words(experiment: Experiment) -> str:
+def seeds_in_words(experiment: ExperimentResults) -> str:
     """Return what the numbers of an experiment are, and over how many seeds."""
     counts = sorted(
         {len(found) for t in experiment.tasks for v in experiment.variants if (found := experiment.of(v, t))}

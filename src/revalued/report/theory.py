@@ -6,7 +6,8 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from revalued.report.results import Experiment, Row
+from revalued.experiments.result_files import Row
+from revalued.report.results import ExperimentResults
 from revalued.report.verdicts import Finding, Verdict, decide
 
 TOLERANCE = 5.0
@@ -65,7 +66,7 @@ def cell_of(row: Row) -> Cell:
     return Cell(row["noise"], int(row["N"] or 1), int(row["n"]), int(row["K"] or 1))
 
 
-def theorem_findings(experiment: Experiment) -> list[Finding]:
+def theorem_findings(experiment: ExperimentResults) -> list[Finding]:
     """Return what the simulations say about each theorem; noise other than the paper's uniform one is a question."""
     table = Cells(experiment.rows)
     theorems: list[tuple[str, Callable[[str], list[Verdict]]]] = [
@@ -167,7 +168,7 @@ def _all_right(quantity: str, answers: Sequence[bool], example: str) -> list[Ver
     return [Verdict(quantity, "holds" if all(answers) else "does not hold", detail)]
 
 
-def tabular_findings(experiment: Experiment) -> list[Finding]:
+def tabular_findings(experiment: ExperimentResults) -> list[Finding]:
     """Return, per size of the tabular problem, whether REValueD keeps the best sub-action more often than DecQN."""
     asked = [
         (

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from revalued.experiments.result_files import Row
 from revalued.report.drawing import COLOURS, GREY, Figure, Panel, colours_of
-from revalued.report.naming import variant_label
-from revalued.report.results import Experiment, Row
-from revalued.report.theory import cell_of
+from revalued.report.results import ExperimentResults
+from revalued.report.theory import Cell, Cells, cell_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,11 +22,14 @@ _TARGETS = {
     "sum": ("DecQN-Sum", COLOURS["decqn-sum"]),
 }
 _NOISES = {"gaussian": "Gaussian"}
+_ENSEMBLE_COLOURS = tuple(COLOURS[name] for name in ("decqn-c51", "bdq", "decqn-ensemble", "revalued"))
+_MOST_POINTS = 60
+"""Of one curve: more cannot be told apart in a small panel."""
 _TYPICAL = (6, 10)
 """N of walker and cheetah and K of the paper: the case drawn where it was computed."""
 
 
-def theorem_figures(experiment: Experiment) -> list[Figure]:
+def theorem_figures(experiment: ExperimentResults) -> list[Figure]:
     """Return bias and variance against the number of choices, for either kind of noise."""
     rows = [row for row in experiment.rows if row["target"] in _TARGETS]
     if not rows:
@@ -39,10 +43,11 @@ def theorem_figures(experiment: Experiment) -> list[Figure]:
         f"Bias and variance of the target against the number of choices per dimension, N = {dimensions} dimensions, "
         f"K = {critics} critics. Lines: closed form; dots: simulation."
     )
-    return [Figure("theorems", caption, panels, tuple(_TARGETS[target] for target in present))]
+    targets = Figure("theorems", caption, panels, tuple(_TARGETS[target] for target in present))
+    return [targets, *_ensemble_figures(experiment.rows, dimensions)]
 
 
-def typical_case(experiment: Experiment) -> tuple[int, int]:
+def typical_case(experiment: ExperimentResults) -> tuple[int, int]:
     """Return the dimensions and critics to show: of those computed, the nearest to walker's and the paper's."""
     cells = [cell_of(row) for row in experiment.rows]
     dimensions = _nearest(_TYPICAL[0], [cell.dimensions for cell in cells])
@@ -76,7 +81,55 @@ def _theorem_panel(rows: Sequence[Row], noise: str, quantity: str) -> Panel:
     )
 
 
-def tabular_figures(experiment: Experiment) -> list[Figure]:
+def _ensemble_figures(rows: Sequence[Row], dimensions: int) -> list[Figure]:
+    """Return what ensembles of several sizes do to bias and variance under uniform noise, the noise of Theorem 2."""
+    table = Cells(rows)
+    known = [cell for cell in table.where("uniform", "max-of-mean", "bias") if cell.dimensions == dimensions]
+    sizes = sorted({cell.critics for cell in known if cell.critics > 1})
+    if not sizes:
+        return []
+    choices = sorted({cell.choices for cell in known})
+    lines = [("decqn", 1, "mean of maxima, any K", GREY)]
+    lines += [
+        ("max-of-mean", critics, f"maximum of the mean, K = {critics}", colour)
+        for critics, colour in zip(sizes, itertools.cycle(_ENSEMBLE_COLOURS), strict=False)
+    ]
+
+    def panel(quantity: str, title: str, ylabel: str) -> Panel:
+        def draw(axes: Axes) -> None:
+            for target, critics, _, colour in lines:
+                for find, style in ((table.exact, "-"), (table.simulated, "o")):
+                    points = {}
+                    for count in choices:
+                        value = find(Cell("uniform", dimensions, count, critics), target, quantity)
+                        one_critic = table.exact(Cell("uniform", dimensions, count, 1), "decqn", "variance")
+                        if value is not None and one_critic is not None:
+                            scale = critics / one_critic.value if quantity == "variance" else 1.0
+                            points[count] = scale * value.value
+                    axes.plot(list(points), list(points.values()), style, color=colour, markersize=4, linewidth=1.4)
+            axes.set_xscale("log")
+            axes.set_xticks(choices, [str(count) for count in choices])
+            axes.tick_params(axis="x", which="minor", bottom=False, labelbottom=False)
+            axes.set(title=title, xlabel="n, choices per dimension", ylabel=ylabel)
+            if quantity == "variance":
+                axes.set_yscale("log")
+            else:
+                axes.set_ylim(bottom=0)
+
+        return Panel(f"{title} of ensemble targets against the choices per dimension, uniform noise.", draw)
+
+    panels = (
+        panel("bias", "Bias", "bias of the target"),
+        panel("variance", "Variance times K, relative to one critic", "K · Var / Var of one critic"),
+    )
+    caption = (
+        f"What the size of an ensemble does to its target, uniform noise, N = {dimensions} dimensions. Lines: closed "
+        "form; dots: simulation."
+    )
+    return [Figure("theorem-2", caption, panels, tuple((label, colour) for _, _, label, colour in lines))]
+
+
+def tabular_figures(experiment: ExperimentResults) -> list[Figure]:
     """Return one panel per size: how often the best sub-action is taken, against updates."""
     variants = experiment.variants
     colours = colours_of(variants)
@@ -88,6 +141,7 @@ def tabular_figures(experiment: Experiment) -> list[Figure]:
         def draw(axes: Axes) -> None:
             for variant in variants:
                 line = sorted((row for row in rows if row["variant"] == variant), key=lambda row: float(row["updates"]))
+                line = line[:: -(-len(line) // _MOST_POINTS)]
                 xs = [float(row["updates"]) for row in line]
                 low = [float(row["frequency"]) - 1.96 * float(row["standard_error"]) for row in line]
                 high = [float(row["frequency"]) + 1.96 * float(row["standard_error"]) for row in line]
@@ -104,7 +158,7 @@ def tabular_figures(experiment: Experiment) -> list[Figure]:
         "How often the last dimension takes its best sub-action, which is known from the start, while the others are "
         f"still learning: mean of {trials[-1] if trials else 0:,} trials with 95% intervals."
     )
-    legend = tuple((variant_label(variant, experiment), colours[variant]) for variant in variants)
+    legend = tuple((experiment.label(variant), colours[variant]) for variant in variants)
     return [Figure("tabular", caption, tuple(map(panel, cells)), legend)] if cells else []
 
 

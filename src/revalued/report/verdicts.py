@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from revalued.experiments.naming import task_in_words
 from revalued.report import statistics
 from revalued.report.claims import WALL_TIME_RATIO, Claim, claims_of
-from revalued.report.naming import task_label, with_setting
-from revalued.report.results import Experiment
+from revalued.report.results import ExperimentResults
 from revalued.report.statistics import Interval
 
-Outcome = Literal["holds", "does not hold", "undecided", "not enough data"]
+Decision = Literal["holds", "does not hold", "undecided", "not enough data"]
 MIN_SEEDS = 2
 """A verdict needs so many finished seeds on either side."""
 
@@ -23,7 +23,7 @@ class Verdict:
     """What the files say at one place: a task, a cell of a grid, all tasks together."""
 
     where: str
-    outcome: Outcome
+    decision: Decision
     detail: str
 
 
@@ -38,23 +38,23 @@ class Finding:
     overall: Verdict | None = None
     is_question: bool = False
 
-    def counts(self) -> Counter[Outcome]:
+    def counts(self) -> Counter[Decision]:
         """Return how many verdicts there are of each kind."""
-        return Counter(verdict.outcome for verdict in self.verdicts)
+        return Counter(verdict.decision for verdict in self.verdicts)
 
 
-def training_findings(experiment: Experiment) -> list[Finding]:
+def training_findings(experiment: ExperimentResults) -> list[Finding]:
     """Return what an experiment's runs say about each of its claims."""
     return [_finding(claim, experiment, *_sides(claim, experiment)) for claim in _tested(experiment)]
 
 
-def untested(experiment: Experiment) -> list[str]:
+def untested(experiment: ExperimentResults) -> list[str]:
     """Return the claims that cannot be tested because a variant of theirs, or all their tasks, was not planned."""
     tested = _tested(experiment)
     return [claim.statement for claim in claims_of(experiment.name) if claim not in tested]
 
 
-def _tested(experiment: Experiment) -> list[Claim]:
+def _tested(experiment: ExperimentResults) -> list[Claim]:
     return [
         claim
         for claim in claims_of(experiment.name)
@@ -62,18 +62,18 @@ def _tested(experiment: Experiment) -> list[Claim]:
     ]
 
 
-def _sides(claim: Claim, experiment: Experiment) -> tuple[str, str]:
+def _sides(claim: Claim, experiment: ExperimentResults) -> tuple[str, str]:
     """Return the experiment's names of what is better and what is worse, empty where it does not have them."""
-    return with_setting(experiment, claim.better) or "", with_setting(experiment, claim.worse) or ""
+    return experiment.with_setting(claim.better) or "", experiment.with_setting(claim.worse) or ""
 
 
-def decide(interval: Interval) -> Outcome:
+def decide(interval: Interval) -> Decision:
     """Return the verdict for a difference that a claim says is positive."""
     low, high = interval
     return "holds" if low > 0 else "does not hold" if high < 0 else "undecided"
 
 
-def decide_within(interval: Interval, allowed: Interval) -> Outcome:
+def decide_within(interval: Interval, allowed: Interval) -> Decision:
     """Return the verdict for a number that a claim says lies in a range."""
     low, high = interval
     if allowed[0] <= low and high <= allowed[1]:
@@ -81,17 +81,17 @@ def decide_within(interval: Interval, allowed: Interval) -> Outcome:
     return "does not hold" if high < allowed[0] or low > allowed[1] else "undecided"
 
 
-def _finding(claim: Claim, experiment: Experiment, better: str, worse: str) -> Finding:
+def _finding(claim: Claim, experiment: ExperimentResults, better: str, worse: str) -> Finding:
     tasks = [task for task in experiment.tasks if claim.covers(task)]
     values = {
         task: (_values(claim, experiment, better, task), _values(claim, experiment, worse, task)) for task in tasks
     }
-    verdicts = tuple(_compare(claim, task_label(task), *values[task]) for task in tasks)
+    verdicts = tuple(_compare(claim, task_in_words(task), *values[task]) for task in tasks)
     overall = _overall(claim, [pair for pair in values.values() if _enough(*pair)])
     return Finding(claim.experiment, claim.statement, experiment.scale, verdicts, overall, claim.is_question)
 
 
-def _values(claim: Claim, experiment: Experiment, variant: str, task: str) -> list[float]:
+def _values(claim: Claim, experiment: ExperimentResults, variant: str, task: str) -> list[float]:
     """Return one number per finished seed."""
     if claim.measure == "cvar":
         return cvar_values(experiment, variant, task)
@@ -101,14 +101,14 @@ def _values(claim: Claim, experiment: Experiment, variant: str, task: str) -> li
     return [measure(run) for run in experiment.of(variant, task)]
 
 
-def cvar_values(experiment: Experiment, variant: str, task: str) -> list[float]:
+def cvar_values(experiment: ExperimentResults, variant: str, task: str) -> list[float]:
     """Return the CVaR of each seed after its last update."""
     rows = [row for row in experiment.rows if row["variant"] == variant and row["task"] == task]
     last = {row["seed"]: float(row["cvar95"]) for row in sorted(rows, key=lambda row: float(row["updates"]))}
     return [last[seed] for seed in sorted(last)]
 
 
-def minutes_of(experiment: Experiment, variant: str, task: str) -> list[tuple[float, bool]]:
+def minutes_of(experiment: ExperimentResults, variant: str, task: str) -> list[tuple[float, bool]]:
     """Return the minutes of each seed to the paper's length, and whether they are projected; unfinished runs count."""
     found = (statistics.projected_minutes(run) for run in experiment.of(variant, task, finished_only=False))
     return [minutes for minutes in found if minutes is not None]

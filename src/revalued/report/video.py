@@ -1,4 +1,4 @@
-"""Films of greedy episodes: pictures from the environment, the return so far in the corner, one MP4 file."""
+"""Videos of greedy episodes: pictures from the environment, the return so far in the corner, one MP4 file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MAX_FRAMES_PER_SECOND = 30
 
 
 def check_video(path: Path | None) -> None:
-    """Refuse a film that could not be made, before anything is played for it."""
+    """Refuse a video that could not be made, before anything is played for it."""
     if path is None:
         return
     if path.suffix.lower() != ".mp4":
@@ -32,7 +32,7 @@ def check_video(path: Path | None) -> None:
 
 
 @contextmanager
-def film(env: Any, path: Path) -> Iterator[Callable[[float], None]]:
+def record_video(env: Any, path: Path) -> Iterator[Callable[[float], None]]:
     """Yield a function that adds the environment's present picture, given the return so far.
 
     The file appears under its name only when it is complete.

@@ -17,8 +17,8 @@ from revalued.envs.spaces.choice_table import ChoiceTable, choice_table
 from revalued.errors import UserError
 from revalued.report import pages
 from revalued.report.drawing import Panel, panel_svg, require_matplotlib
-from revalued.report.inspection.data import EpisodeRecord, record_episode
-from revalued.report.inspection.episode_figures import (
+from revalued.report.inspection.episode import EpisodeRecord, record_episode
+from revalued.report.inspection.episode_panels import (
     ILLEGAL,
     agreement_panels,
     choice_panels,
@@ -26,27 +26,27 @@ from revalued.report.inspection.episode_figures import (
     utility_panels,
     value_panels,
 )
-from revalued.report.inspection.replay import ReplayErrors, replay_errors
-from revalued.report.inspection.training_figures import learning_panels, replay_panels
-from revalued.report.video import check_video, film
+from revalued.report.inspection.replay_errors import ReplayErrors, replay_errors
+from revalued.report.inspection.run_panels import learning_panels, replay_panels
+from revalued.report.video import check_video, record_video
 from revalued.run.load import SavedRun, load_run
 from revalued.seeding import evaluate_seeds
 
 GENERATOR = "revalued inspect"
 CLOSE_UP_STEPS = 100
 LARGEST_EMBEDDED_VIDEO = 20_000_000
-"""Bytes; a larger film lies beside the page."""
+"""Bytes; a larger video lies beside the page."""
 
 
 @dataclass(frozen=True)
 class Played:
-    """The episodes of a page, and the film of the first or why there is none."""
+    """The episodes of a page, and the video of the first or why there is none."""
 
     records: list[EpisodeRecord]
     choices: ChoiceTable
     video: bytes | None
     why_no_video: str
-    """Empty where there is a film, or where none was wanted."""
+    """Empty where there is a video, or where none was wanted."""
 
 
 def inspect_run(
@@ -71,55 +71,55 @@ def inspect_run(
     run = load_run(path, warn, env, replay=True)
     out = path / "inspect.html" if out is None else out
     mark = pages.generator_tag(GENERATOR)
-    pages.refuse_foreign(out, mark, force)
+    pages.check_replaceable(out, mark, force)
     beside = out.with_suffix(".mp4")
-    may_replace_film = force or out.exists() or not beside.exists()
-    played = play(run, evaluate_seeds(seed, episodes), video=video)
+    may_replace_video = force or out.exists() or not beside.exists()
+    played = play_episodes(run, evaluate_seeds(seed, episodes), video=video)
     if played.video is not None and len(played.video) > LARGEST_EMBEDDED_VIDEO:
-        if not may_replace_film:
-            raise UserError(f"the film is too large for the page, and {beside} exists: move it away or add --force")
+        if not may_replace_video:
+            raise UserError(f"the video is too large for the page, and {beside} exists: move it away or add --force")
         out.parent.mkdir(parents=True, exist_ok=True)
         beside.write_bytes(played.video)
     pages.write_own(out, page_of(run, played, replay_errors(run), seed, beside.name), mark, force)
     return out
 
 
-def play(run: SavedRun, seeds: Sequence[int], *, video: bool) -> Played:
-    """Play the episodes, filming the first if wanted and possible."""
+def play_episodes(run: SavedRun, seeds: Sequence[int], *, video: bool) -> Played:
+    """Play the episodes, with a video of the first if wanted and possible."""
     decomposition = run.config.algorithm.decomposition
-    film_bytes, filmed, reason = None, None, ""
+    video_bytes, first, reason = None, None, ""
     if video:
         try:
-            film_bytes, filmed = _filmed(run, seeds[0])
+            video_bytes, first = _with_video(run, seeds[0])
         except UserError as error:
             reason = str(error)
-    stage = run.task.make()
+    env = run.task.make()
     try:
-        choices = choice_table(stage)
-        records = [] if filmed is None else [filmed]
+        choices = choice_table(env)
+        records = [] if first is None else [first]
         for seed in seeds[len(records) :]:
-            records.append(record_episode(stage, run.policy, seed, decomposition=decomposition))
+            records.append(record_episode(env, run.policy, seed, decomposition=decomposition))
     finally:
-        stage.close()
-    return Played(records, choices, film_bytes, reason)
+        env.close()
+    return Played(records, choices, video_bytes, reason)
 
 
-def _filmed(run: SavedRun, seed: int) -> tuple[bytes, EpisodeRecord]:
+def _with_video(run: SavedRun, seed: int) -> tuple[bytes, EpisodeRecord]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "episode.mp4"
         check_video(path)
-        stage = run.task.make("rgb_array")
+        env = run.task.make("rgb_array")
         try:
-            with film(stage, path) as watch:
+            with record_video(env, path) as watch:
                 decomposition = run.config.algorithm.decomposition
-                record = record_episode(stage, run.policy, seed, decomposition=decomposition, watch=watch)
+                record = record_episode(env, run.policy, seed, decomposition=decomposition, watch=watch)
         finally:
-            stage.close()
+            env.close()
         return path.read_bytes(), record
 
 
 def page_of(run: SavedRun, played: Played, errors: ReplayErrors | None, seed: int, video_name: str) -> str:
-    """Return the page as HTML; a film too large to be embedded is linked to under `video_name`."""
+    """Return the page as HTML; a video too large to be embedded is linked to under `video_name`."""
     config, first = run.config, played.records[0]
     several = config.algorithm.critics > 1
     tests = run.folder.eval_table.rows()
@@ -169,17 +169,17 @@ def _episode(run: SavedRun, played: Played, video_name: str) -> pages.Section:
     cells = [pages.inline_svg(svg, description) for svg, description in drawings]
     notes: list[pages.Html] = []
     if played.why_no_video:
-        notes.append(pages.paragraph(f"No film: {played.why_no_video}.", "note"))
+        notes.append(pages.paragraph(f"No video: {played.why_no_video}.", "note"))
     elif played.video is not None and len(played.video) > LARGEST_EMBEDDED_VIDEO:
         size = f"{len(played.video) / 1e6:.0f} MB"
         anchor = pages.Html(f'<a href="{pages.escape(video_name)}">{pages.escape(video_name)}</a>')
-        notes.append(pages.paragraph(pages.join(["The film is a file beside this page:", anchor, f"({size})"], " ")))
+        notes.append(pages.paragraph(pages.join(["The video is a file beside this page:", anchor, f"({size})"], " ")))
     elif played.video is not None:
         data = base64.b64encode(played.video).decode()
         cells.insert(
             0,
             pages.Html(
-                '<video controls muted loop playsinline style="width:100%" aria-label="film of the episode" '
+                '<video controls muted loop playsinline style="width:100%" aria-label="video of the episode" '
                 f'src="data:video/mp4;base64,{data}"></video>'
             ),
         )
@@ -250,4 +250,4 @@ def _configuration(run: SavedRun) -> pages.Html:
     for name, value in to_dict(run.config).items():
         entries = value.items() if isinstance(value, dict) else [(name, value)]
         rows += [(entry, json.dumps(given)) for entry, given in entries]
-    return pages.folded("every knob of the run", pages.table(("name", "value"), rows))
+    return pages.folded("every setting of the run", pages.table(("name", "value"), rows))

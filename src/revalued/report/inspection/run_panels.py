@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from revalued.report.drawing import GREY, Panel
-from revalued.report.inspection.replay import ReplayErrors
+from revalued.report.inspection.replay_errors import ReplayErrors
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

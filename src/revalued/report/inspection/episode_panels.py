@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from revalued.envs.spaces.choice_table import ChoiceTable
 from revalued.report.drawing import Panel
-from revalued.report.inspection.data import EpisodeRecord
-from revalued.report.inspection.training_figures import BLUE, GREEN, ORANGE
+from revalued.report.inspection.episode import EpisodeRecord
+from revalued.report.inspection.run_panels import BLUE, GREEN, ORANGE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -1,0 +1,108 @@
+"""The files that experiments leave and reports read: their names, their columns, and how they are read and written."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from revalued.errors import UserError
+from revalued.experiments.scales import SCALES
+from revalued.run.files import as_csv, read_json, replace_file, write_json
+from revalued.run.provenance import source_commit
+
+RESULTS, CVAR, PROVENANCE, ORIGIN = "results.csv", "cvar.csv", "provenance.json", "origin.json"
+
+RESULT_COLUMNS = ("experiment", "variant", "task", "seed", "updates", "env_steps", "return", "wall_s")
+CVAR_COLUMNS = ("experiment", "variant", "task", "seed", "updates", "cvar95")
+TABULAR_COLUMNS = ("experiment", "variant", "N", "n", "updates", "frequency", "standard_error", "trials")
+THEOREM_COLUMNS = (
+    "experiment", "theorem", "noise", "N", "n", "K", "target", "quantity",
+    "closed_form", "monte_carlo", "standard_error", "samples",
+)  # fmt: skip
+TEXT_COLUMNS = frozenset({"experiment", "variant", "task", "theorem", "noise", "target", "quantity"})
+"""All others hold numbers."""
+
+Row = Mapping[str, Any]
+Key = tuple[str, str, int]
+"""Variant, task and seed: what tells the runs of an experiment apart."""
+
+
+def key_of(row: Row) -> Key:
+    """Return which run a row belongs to."""
+    return str(row["variant"]), str(row["task"]), int(row["seed"])
+
+
+def sorted_rows(rows: Iterable[Row]) -> list[Row]:
+    """Return rows in the one order that does not depend on how they came about."""
+    return sorted(rows, key=lambda row: (*key_of(row), int(row["updates"])))
+
+
+def read_table(path: Path, columns: Sequence[str]) -> list[Row]:
+    """Read a table that `write_table` wrote, nothing where there is none."""
+    if not path.is_file():
+        return []
+    with path.open(newline="") as file:
+        reader = csv.DictReader(file)
+        if tuple(reader.fieldnames or ()) != tuple(columns):
+            raise UserError(f"{path} has other columns than {', '.join(columns)}: move it away")
+        return list(reader)
+
+
+def write_table(path: Path, columns: Sequence[str], rows: Iterable[Row]) -> None:
+    """Write a table in one go, so that readers never see half of one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    replace_file(path, as_csv(columns, rows, line_end="\n"))
+
+
+def read_provenance(folder: Path) -> dict[str, Any] | None:
+    """Return what is known about the results in a folder, None where nobody wrote it down."""
+    return _read_json(folder / PROVENANCE)
+
+
+def write_provenance(folder: Path, data: Mapping[str, Any]) -> None:
+    """Write provenance.json."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / PROVENANCE, data)
+
+
+def write_origin(path: Path) -> None:
+    """Note in a new run folder which source made it."""
+    write_json(path / ORIGIN, {"commit": source_commit()})
+
+
+def origin_commit(path: Path) -> str | None:
+    """Return which source made a run, None where nobody noted it."""
+    commit = (_read_json(path / ORIGIN) or {}).get("commit")
+    return commit if isinstance(commit, str) else None
+
+
+def refuse_other_scale(out: Path, scale: str) -> None:
+    """Refuse to put training results of two scales into one place, where a report would lay them side by side."""
+    for file in sorted(out.glob(f"*/{PROVENANCE}")):
+        found = _read_json(file) or {}
+        # Computed experiments stand by themselves, and what is no scale is a sweep.
+        other = found.get("scale")
+        if other != scale and other in SCALES and found.get("runs"):
+            raise UserError(
+                f"{out} holds results at {other} scale ({file.parent.name}), which cannot be mixed with {scale} "
+                "scale: choose another --out"
+            )
+
+
+def merged(facts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Merge versions or machines: a value where all agree, all values in one text where they do not."""
+    found: dict[str, list[Any]] = {}
+    for entry in facts:
+        for name, value in entry.items():
+            values = found.setdefault(name, [])
+            if value not in values:
+                values.append(value)
+    return {
+        name: values[0] if len(values) == 1 else ", ".join(sorted(map(str, values))) for name, values in found.items()
+    }
+
+
+def _read_json(path: Path) -> dict[str, Any] | None:
+    return read_json(path) if path.is_file() else None
