@@ -78,7 +78,7 @@ def test_names_come_from_the_environment_where_it_has_them() -> None:
 
 
 def test_an_environment_that_takes_choices_gets_them_unchanged() -> None:
-    choices = choice_table(LeverGame((2, 3)))
+    choices = choice_table(Factored(LeverGame((2, 3)), bins=3))
     assert choices.values() == [[0, 1], [0, 1, 2]]
     assert choices.parts[0].table.dtype == np.int64
 

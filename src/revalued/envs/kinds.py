@@ -11,36 +11,26 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import gymnasium
 
 from revalued.envs.noise import Noisy
 from revalued.envs.spaces.factored import Factored, FactoredEnv
-from revalued.envs.suites import custom, gym_ids, metaworld
+from revalued.envs.suites import custom, gym_ids, metaworld, toys
 from revalued.envs.suites.control_suite import ALL_TASKS, UNBOUNDED_TASKS, ControlSuiteEnv
-from revalued.envs.suites.toys import CountingEnv, LeverGame, MaskedLevers, TabularFMDP
 from revalued.envs.task import Task, TaskInfo, TaskSpec, inspect_env
-from revalued.errors import UserError, unknown_name
+from revalued.errors import unknown_name
 
 if TYPE_CHECKING:  # it would import torch, which workers do without
     from revalued.config import TrainConfig
-
-AnyEnv: TypeAlias = gymnasium.Env[Any, Any]
-
-_TOYS: dict[str, Callable[[], AnyEnv]] = {
-    "toy-levers": LeverGame,
-    "toy-counting": CountingEnv,
-    "toy-masked": MaskedLevers,
-    "toy-fmdp": TabularFMDP,
-}
 
 
 @dataclass(frozen=True)
 class Kind:
     """A kind of environment: either a list of names, or every name with a certain beginning."""
 
-    make: Callable[[str, str | None], AnyEnv]
+    make: Callable[[str, str | None], gymnasium.Env[Any, Any]]
     """Makes the environment of a task's name, given a render mode or None."""
     names: tuple[str, ...] = ()
     prefix: str | None = None
@@ -57,15 +47,9 @@ class Kind:
         return task in self.names if self.prefix is None else task.startswith(self.prefix)
 
 
-def _make_toy(task: str, render_mode: str | None) -> AnyEnv:
-    if render_mode is not None:
-        raise UserError(f"{task} has no pictures")
-    return _TOYS[task]()
-
-
 KINDS: list[Kind] = [
     Kind(ControlSuiteEnv, names=ALL_TASKS, unlisted=UNBOUNDED_TASKS),
-    Kind(_make_toy, names=tuple(_TOYS)),
+    Kind(toys.make_toy, names=tuple(toys.TOYS)),
     Kind(
         gym_ids.make_gym_env,
         prefix=gym_ids.PREFIX,

@@ -12,7 +12,7 @@ import numpy as np
 from gymnasium import spaces
 
 from revalued.envs.faults import EnvFault, read_mask, store_observation
-from revalued.envs.spaces.factored import Factored, FactoredEnv
+from revalued.envs.spaces.factored import FactoredEnv, factored_layer
 from revalued.errors import UserError
 
 
@@ -66,12 +66,7 @@ class Task:
         package has flat observations and one choice per dimension, as in `gymnasium.make("revalued/TASK-v0")`.
         """
         env = self.make(render_mode)
-        layer: gymnasium.Env[Any, Any] = env
-        while self.keeps_spaces and isinstance(layer, gymnasium.Wrapper):
-            if isinstance(layer, Factored):
-                return layer.env
-            layer = layer.env
-        return env
+        return factored_layer(env).env if self.keeps_spaces else env
 
 
 def inspect_env(env: FactoredEnv) -> TaskInfo:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import gymnasium
 import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
 from revalued.envs.spaces.codec import parts_of
-from revalued.envs.spaces.factored import Factored, FactoredEnv
+from revalued.envs.spaces.factored import FactoredEnv, factored_layer
 
 
 @dataclass(frozen=True)
@@ -55,9 +54,8 @@ def choice_table(env: FactoredEnv) -> ChoiceTable:
     Names come from the environment's attribute `action_names` where it has one name per dimension, otherwise from the
     structure of its action space.
     """
-    assert isinstance(env.action_space, spaces.MultiDiscrete)
-    sizes = tuple(int(size) for size in env.action_space.nvec)
-    space, decode = _decoder(env)
+    factored = factored_layer(env)
+    space, sizes, decode = factored.env.action_space, factored.action_codec.sizes, factored.action_codec.decode
     columns = [
         np.minimum(column, np.asarray(sizes) - 1)  # shorter dimensions repeat their last choice
         for column in range(max(sizes))
@@ -75,16 +73,6 @@ def choice_table(env: FactoredEnv) -> ChoiceTable:
     if len(own) == len(names):
         names = [str(label) for label in own]
     return ChoiceTable(tuple(names), sizes, tuple(parts))
-
-
-def _decoder(env: FactoredEnv) -> tuple[spaces.Space[Any], Callable[[NDArray[np.int64]], Any]]:
-    """Return the environment's own action space, and how choices become an action of it."""
-    layer: gymnasium.Env[Any, Any] = env
-    while isinstance(layer, gymnasium.Wrapper):
-        if isinstance(layer, Factored):
-            return layer.env.action_space, layer.action_codec.decode
-        layer = layer.env
-    return env.action_space, lambda choices: choices
 
 
 def _leaves(space: spaces.Space[Any], action: Any, where: str = "") -> Iterator[tuple[str, Any]]:

@@ -47,3 +47,12 @@ class Factored(gymnasium.Wrapper[NDArray[np.float32], NDArray[np.int64], Any, An
             return flat, float(reward), bool(terminated), bool(truncated), info
         except (TypeError, ValueError):
             raise EnvFault(f"the reward should be a number, it is {reward!r}") from None
+
+
+def factored_layer(env: FactoredEnv) -> Factored:
+    """Return the `Factored` among the wrappers of a task's environment; inside it is the environment as it was."""
+    layer: gymnasium.Env[Any, Any] = env
+    while not isinstance(layer, Factored):
+        assert isinstance(layer, gymnasium.Wrapper), f"{env} is not factored"
+        layer = layer.env
+    return layer

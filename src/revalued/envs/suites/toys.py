@@ -10,6 +10,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from revalued.errors import UserError
 from revalued.seeding import stream_rng
 
 Observation = NDArray[np.float32]
@@ -230,3 +231,18 @@ class TabularFMDP(gymnasium.Env[Observation, Action]):
         self._is_running = False
         reward = 1.0 if (np.asarray(action) == 0).all() else -1.0
         return np.ones(1, np.float32), reward, True, False, {}
+
+
+TOYS: Final[dict[str, type[gymnasium.Env[Observation, Action]]]] = {
+    "toy-levers": LeverGame,
+    "toy-counting": CountingEnv,
+    "toy-masked": MaskedLevers,
+    "toy-fmdp": TabularFMDP,
+}
+
+
+def make_toy(task: str, render_mode: str | None) -> gymnasium.Env[Observation, Action]:
+    """Build the toy of that name, in its usual size."""
+    if render_mode is not None:
+        raise UserError(f"{task} has no pictures")
+    return TOYS[task]()

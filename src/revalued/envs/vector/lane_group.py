@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import traceback
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from revalued.envs.faults import (
     store_observation,
 )
 from revalued.envs.spaces.factored import FactoredEnv
+from revalued.envs.task import Task
 from revalued.envs.vector.lane_buffers import LaneBuffers
 from revalued.envs.vector.lane_state import LaneState
 from revalued.seeding import episode_seed
@@ -33,18 +33,10 @@ class LaneGroup:
     grouped.
     """
 
-    def __init__(
-        self,
-        make: Callable[[], FactoredEnv],
-        lanes: range,
-        buffers: LaneBuffers,
-        sizes: tuple[int, ...],
-        seed: int,
-        stream: int,
-    ) -> None:
+    def __init__(self, task: Task, lanes: range, buffers: LaneBuffers, seed: int, stream: int) -> None:
         self.buffers = buffers
         self._lanes = lanes
-        self._sizes = sizes
+        self._sizes = task.info.sizes
         self._next_observations = list(buffers.next_observations)  # a view for each lane, made once
         self._is_masked = buffers.masks.shape[1] > 0
         self._seed = seed
@@ -52,7 +44,7 @@ class LaneGroup:
         self._envs: list[FactoredEnv] = []
         for lane in lanes:
             try:
-                self._envs.append(make())
+                self._envs.append(task.make())
             except Exception as error:
                 reason = f"lane {lane} could not be built: {type(error).__name__}: {error}"
                 raise LaneError(reason, lane=lane, traceback_text=traceback.format_exc()) from error

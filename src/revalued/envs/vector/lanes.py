@@ -176,4 +176,4 @@ def lanes_from(task: Task, lanes: range, workers: int, seed: int, stream: int = 
         return Lanes(WorkerPool(task, lanes, min(workers, len(lanes)), seed, stream), task.info)
     memory = bytearray(LaneBuffers.num_bytes(len(lanes), task.info))
     buffers = LaneBuffers.over(memory, len(lanes), task.info)
-    return Lanes(LaneGroup(task.make, lanes, buffers, task.info.sizes, seed, stream), task.info)
+    return Lanes(LaneGroup(task, lanes, buffers, seed, stream), task.info)

@@ -45,7 +45,7 @@ def run_worker(
     try:
         try:
             buffers = LaneBuffers.over(memory, num_lanes, task.info).select(rows)
-            group = LaneGroup(task.make, lanes, buffers, task.info.sizes, seed, stream)
+            group = LaneGroup(task, lanes, buffers, seed, stream)
             connection.send_bytes(DONE)
             _serve(connection, group)
         except LaneError as error:
