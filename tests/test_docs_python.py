@@ -39,5 +39,5 @@ def test_examples(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
     exec(shortened(EXAMPLES[number]), names)
-    found = [names["agent"].env_steps] if "agent" in names else [names["outcome"].summary["env_steps"]]
+    found = [names["agent"].env_steps] if "agent" in names else [names["result"].summary["env_steps"]]
     assert found == [{0: 20, 1: 80, 2: 500, 3: 60, 4: 60}[number]]

@@ -105,7 +105,7 @@ def test_broken_tables_are_refused(tmp_path: Path) -> None:
     ("text", "complaint"),
     [
         ("{", "cannot be used"),
-        ("[]", "holds no JSON object"),
+        ("[]", "must hold one JSON object"),
         (json.dumps({"runs": [{"variant": "a"}]}), "'runs'"),
         (json.dumps({"variants": {"a": 3}}), "'variants'"),
         (json.dumps({"tasks": "walker-walk"}), "'tasks'"),

@@ -21,15 +21,15 @@ from revalued.acting.ensemble import Utilities, utilities_of
 from revalued.acting.exploration import explore
 from revalued.acting.policy import Policy
 from revalued.algorithms.presets import PRESETS
-from revalued.config import TrainConfig, validate
-from revalued.envs import EnvSource, Task, task_of
+from revalued.config import validate
+from revalued.envs import EnvSource, task_of
 from revalued.envs.spaces.codec import SpaceCodec
 from revalued.errors import UserError
 from revalued.run.contents import ACTING_ONLY
 from revalued.run.folder import RunFolder, refuse_existing
 from revalued.run.load import load_run
 from revalued.run.loggers import Logging
-from revalued.run.prepare import prepare, resolve_device
+from revalued.run.prepare import PreparedRun, prepare, resolve_device
 from revalued.run.progress import make_progress
 from revalued.run.save import refuse_occupied, save_policy, save_run, save_untrained
 from revalued.run.signals import noted_signals
@@ -67,23 +67,21 @@ class Agent:
         run = prepare(configure(name, algo, settings), source)
         if folder is not None:
             refuse_existing(Path(folder))
-        self._set_up(run.config, source, run.task, folder)
+        self._set_up(run, source, folder)
         self._device = run.config.execution.device
 
-    def _set_up(
-        self, config: TrainConfig, env: EnvSource | None, task: Task, folder: Folder, origin: Path | None = None
-    ) -> None:
-        self.config = config
+    def _set_up(self, run: PreparedRun, env: EnvSource | None, folder: Folder, origin: Path | None = None) -> None:
+        self.config = run.config
         self.outcome: RunResult | None = None
         """How the last call of `learn` ended."""
-        self._env, self._task = env, task
+        self._run, self._env = run, env
         self._folder = None if folder is None else Path(folder)
         self._is_folder_chosen = folder is not None
         self._origin = origin
         self._device = "auto"  # a run that was trained on CUDA acts on a laptop too
         self._state: _Acting | None = None
         self._is_learning = False
-        self._rng = stream_rng(config.seed, Stream.PREDICT)
+        self._rng = stream_rng(run.config.seed, Stream.PREDICT)
 
     def learn(
         self,
@@ -113,13 +111,13 @@ class Agent:
         self._is_learning = True
         try:
             with noted_signals(signal.SIGINT, say=progress_bar, second_one_kills=False) as received:
-                extras: dict[str, Any] = {"env": self._env, "logging": logging, "callbacks": callbacks}
+                extras: dict[str, Any] = {"should_stop": lambda: bool(received), "logging": logging}
+                extras["callbacks"] = callbacks
                 if (path / "config.json").is_file():
-                    self.outcome = resume(path, progress, lambda: bool(received), env_steps=target, **extras)
+                    self.outcome = resume(path, progress, env_steps=target, env=self._env, **extras)
                 else:
-                    schedule = replace(self.config.schedule, env_steps=target)
-                    config = replace(self.config, schedule=schedule)
-                    _, self.outcome = start(config, path, progress, lambda: bool(received), **extras)
+                    config = replace(self.config, schedule=replace(self.config.schedule, env_steps=target))
+                    _, self.outcome = start(replace(self._run, config=config), path, progress, **extras)
         finally:
             self._is_learning, self._state = False, None  # the folder knows what the agent is now
         if received:
@@ -158,7 +156,7 @@ class Agent:
 
     def evaluate(self, episodes: int = 10, seed: int = 0) -> list[Episode]:
         """Play greedy episodes in an environment of its own, masks respected; as `revalued evaluate` does."""
-        return list(play(self._task, self._acting().policy, episodes, seed))
+        return list(play(self._run.task, self._acting().policy, episodes, seed))
 
     def save(self, path: str | Path, *, replay: bool = True, overwrite: bool = False) -> Path:
         """Write a run folder that `load` and all commands accept.
@@ -183,7 +181,7 @@ class Agent:
 
     def make_env(self, render_mode: str | None = None) -> gymnasium.Env[Any, Any]:
         """Return a new environment that takes this agent's actions, without noise."""
-        return self._task.make_user_env(render_mode)
+        return self._run.task.make_user_env(render_mode)
 
     @property
     def folder(self) -> Path | None:
@@ -233,13 +231,12 @@ class Agent:
         if self._state is None:
             home = self._home()
             if home is not None and home.has_checkpoint:
-                run = load_run(home.path, _warn, task=self._task, device=self._device)
+                run = load_run(home.path, _warn, task=self._run.task, device=self._device)
                 counts = int(run.meta["updates"]), int(run.meta["env_steps"])
                 self._state = _Acting(run.policy, *counts, can_learn=not run.meta.get(ACTING_ONLY))
             else:
-                shape = agent_shape(self.config, self._task.info)
-                learner = make_learner(self.config, shape, resolve_device(self._device))
-                self._state = _Acting(Policy(shape.network, learner.online, learner.support), 0, 0)
+                learner = make_learner(self.config, self._run.shape, resolve_device(self._device))
+                self._state = _Acting(Policy(learner.shape, learner.online, learner.support), 0, 0)
         return self._state
 
     def _follow(self, event: Event) -> Agent:
@@ -279,7 +276,8 @@ def load(path: str | Path, env: EnvSource | None = None, *, folder: Folder = Non
     if folder is not None and Path(folder).resolve() != path.resolve():
         refuse_existing(Path(folder))
     agent = Agent.__new__(Agent)
-    agent._set_up(config, env, task_of(config, env), folder, origin=path)
+    task = task_of(config, env)
+    agent._set_up(PreparedRun(config, task, agent_shape(config, task.info)), env, folder, origin=path)
     agent._acting()  # whatever is wrong with the checkpoint or the environment is said now
     return agent
 
