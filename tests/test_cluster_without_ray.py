@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from revalued.cli import main
-from revalued.config import validate
 from revalued.errors import UserError
 from revalued.run import start as runs
+from revalued.validation import validate
 from run_helpers import evolve, quick_config
 
 CONFIG = quick_config(actors=2)

@@ -16,10 +16,11 @@ from revalued.algorithms.decompositions import check_decomposition, find_decompo
 from revalued.algorithms.loss import loss_terms
 from revalued.algorithms.presets import preset
 from revalued.cli import main
-from revalued.config import AlgorithmConfig, TrainConfig, from_dict, to_dict, validate
+from revalued.config import AlgorithmConfig, TrainConfig, from_dict, to_dict
 from revalued.envs import LeverGame
 from revalued.errors import UserError
 from revalued.run import start as runs
+from revalued.validation import validate
 from run_helpers import quick_config, stop_after
 
 

@@ -15,7 +15,7 @@ from learner_twin import (
     same_bits,
 )
 from revalued.config import AlgorithmConfig
-from revalued.learner.engines import NonFiniteError
+from revalued.learner.engine import NonFiniteError
 
 
 @pytest.mark.parametrize("name", ["revalued", "bdq", "decqn-c51"])

@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from revalued.learner.engines import LearnerState, NativeEngine, NonFiniteError, TorchEngine
 
 from learner_twin import (
     CPU,
@@ -27,7 +28,6 @@ from revalued.acting.policy import Policy
 from revalued.algorithms.presets import preset
 from revalued.config import AlgorithmConfig
 from revalued.errors import UserError
-from revalued.learner.engines import LearnerState, NativeEngine, NonFiniteError, TorchEngine
 from revalued.learner.learner import Learner
 from revalued.native import choice, library, why_missing
 from revalued.native.choice import resolve_engine

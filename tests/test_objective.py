@@ -13,7 +13,8 @@ from naive import Numbers, naive_categorical_target, naive_loss, naive_target, r
 from revalued.actions import FactorisedActions
 from revalued.algorithms.loss import LossTerms, categorical_target, loss_terms, utility_target
 from revalued.algorithms.presets import PRESETS, preset
-from revalued.config import AlgorithmConfig, TrainConfig, validate
+from revalued.config import AlgorithmConfig, TrainConfig
+from revalued.validation import validate
 
 # ---------------------------------------------------------------------------------------------------------------------
 # By hand: K = 2, B = 2, N = 2, A = 2. The first transition goes on (R = 1, Γ = 0.5), the second terminated (R = −2).

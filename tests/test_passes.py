@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
+from revalued.learner.passes import Workspace, even_groups, fold, forward
 
 from revalued.actions import FactorisedActions
-from revalued.learner.passes import Workspace, even_groups, fold, forward
 from revalued.networks import NetworkShape, Parameters, initialise, predict, with_ones
 
 BATCH = 32

@@ -21,7 +21,7 @@ from gymnasium import spaces
 from revalued.acting.ensemble import Utilities, utilities_of
 from revalued.acting.exploration import explore
 from revalued.acting.policy import Policy
-from revalued.config import TrainConfig, validate
+from revalued.config import TrainConfig
 from revalued.envs import EnvSource
 from revalued.envs.of_config import task_of
 from revalued.envs.spaces.own_form import OwnForm, own_env
@@ -38,6 +38,7 @@ from revalued.training.build import agent_shape, make_learner, resolve_device
 from revalued.training.callbacks import Callback, Callbacks, Event
 from revalued.training.evaluation import Episode
 from revalued.training.loop import Outcome
+from revalued.validation import validate
 
 _PREDICT_STREAM = zlib.crc32(b"predict")
 

@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from revalued.algorithms.presets import preset
-from revalued.config import TrainConfig, validate
+from revalued.config import TrainConfig
 from revalued.errors import UserError
 from revalued.experiments.scales import Scale
 from revalued.settings import configure
+from revalued.validation import validate
 
 DEFAULT_BINS = 3
 DEFAULT_NOISE = 0.1

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from revalued.acting.policy import Policy
-from revalued.config import TrainConfig, validate
+from revalued.config import TrainConfig
 from revalued.envs import EnvSource, Task
 from revalued.envs.of_config import task_of
 from revalued.errors import UserError
@@ -21,6 +21,7 @@ from revalued.run.checkpoint import load_newest
 from revalued.run.folder import RunFolder
 from revalued.run.save import refuse_foreign
 from revalued.training.build import agent_shape, resolve_device
+from revalued.validation import validate
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import torch
 
 from revalued.acting.policy import Policy
 from revalued.algorithms.decompositions import check_decomposition
-from revalued.config import EngineName, TrainConfig, validate
+from revalued.config import EngineName, TrainConfig
 from revalued.envs import EnvSource, Task, episode_seed
 from revalued.envs.of_config import task_of
 from revalued.errors import UserError
@@ -28,6 +28,7 @@ from revalued.training.build import AgentShape, agent_shape, resolve_device, res
 from revalued.training.callbacks import Callbacks
 from revalued.training.evaluation import Episode, greedy_episodes
 from revalued.training.loop import Outcome, Trainer
+from revalued.validation import validate
 
 if TYPE_CHECKING:
     from revalued.training.actors.loop import ActorTrainer
