@@ -1,6 +1,6 @@
 """The matrix products of one update, listed: what remains of it if everything else cost nothing.
 
-They merge the first two layers where that saves arithmetic, as `revalued.learner.passes` does. Products
+They merge the first two layers where that saves arithmetic, as the native engine does. Products
 of a matrix with a single row (LayerNorm's shift through the head) are left out, as are additions of any kind.
 """
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from benchmarks.sizes import Size
-from revalued.learner.passes import merging_pays
+from revalued.native.sizes import merging_pays
 
 Layout = Literal["NN", "TN", "NT"]
 """Which of the two operands is read transposed."""

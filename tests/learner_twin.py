@@ -113,7 +113,7 @@ class NaiveLearner:
             return Predictions(
                 online,
                 naive_predict(self.target, tensors.next_observations),
-                naive_predict(self.target, tensors.observations) if self.algorithm.beta > 0 else None,
+                naive_predict(self.target, tensors.observations) if self.algorithm.is_regularised else None,
                 next_of_online if self.algorithm.double_q else None,
             )
 

@@ -40,7 +40,7 @@ class Numbers:
         return Predictions(
             torch.tensor(self.online, requires_grad=True),
             torch.tensor(self.target_next),
-            torch.tensor(self.target) if algorithm.beta > 0 else None,
+            torch.tensor(self.target) if algorithm.is_regularised else None,
             torch.tensor(self.online_next) if algorithm.double_q else None,
         )
 

@@ -88,17 +88,16 @@ class _CountProducts(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 @pytest.mark.parametrize("beta", [0.0, 0.5])
 @pytest.mark.parametrize("size", [SMALL, WIDE], ids=["merged", "separate"])
-def test_the_learner_does_the_floor_s_products_and_no_others(size: Size, beta: float) -> None:
-    """But for one column more of the head in every pass, which averages the features."""
+def test_the_plain_update_does_the_products_of_its_layers_and_no_others(size: Size, beta: float) -> None:
+    """Those of the floor where it merges no layers."""
     size = Size(**{**size.to_dict(), "beta": beta})
     learner = make_learner(size, "torch")
     torch.set_num_threads(1)
     batch = random_batch(size, np.random.default_rng(0))
     with _CountProducts() as counted:
         learner.update(batch)
-    num_passes = 4 if beta > 0 else 3
-    averaging = num_passes * size.critics * size.batch_size * size.hidden_size
-    assert counted.total == multiply_adds(size) + averaging
+    assert counted.total == formula(size, merge_online=False, merge_target=False)
+    assert (counted.total == multiply_adds(size)) == (size.observation_size == WIDE.observation_size)
 
 
 @NEEDS_NATIVE

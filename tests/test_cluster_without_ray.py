@@ -10,9 +10,9 @@ import pytest
 
 import revalued
 from revalued.cli import main
-from revalued.config import validate
 from revalued.errors import UserError
 from revalued.run.start import start
+from revalued.validation import validate
 from run_helpers import evolve, quick_config
 
 CONFIG = quick_config(actors=2)

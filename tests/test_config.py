@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from revalued.algorithms.presets import PRESETS, preset
-from revalued.config import AlgorithmConfig, TrainConfig, from_dict, to_dict, validate
+from revalued.config import AlgorithmConfig, TrainConfig, from_dict, to_dict
 from revalued.errors import UserError
+from revalued.validation import validate
 
 CONFIG = TrainConfig("walker-walk")
 

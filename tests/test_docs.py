@@ -16,8 +16,8 @@ from doc_pages import DOCS, ROOT, Block, blocks, pages
 from revalued.algorithms import decompositions
 from revalued.algorithms.presets import PRESETS
 from revalued.cli import main
-from revalued.config import validate
 from revalued.errors import UserError
+from revalued.validation import validate
 
 PAGES = pages()
 EXTRAS = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"])

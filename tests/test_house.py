@@ -23,7 +23,7 @@ STOREYS = (
     ("ops", "envs"),
     ("networks",),
     ("algorithms",),
-    ("native", "settings"),
+    ("native", "settings", "validation"),
     ("replay", "acting"),
     ("learner",),
     ("training",),

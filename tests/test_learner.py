@@ -48,20 +48,6 @@ def test_the_gradient_is_that_of_automatic_differentiation(
     assert all(gradient.ne(0).any() for gradient in expected.values())
 
 
-@pytest.mark.parametrize("observation_size", [FEW_OBSERVATIONS, MANY_OBSERVATIONS])
-@pytest.mark.parametrize("algorithm", FAMILY.values(), ids=FAMILY)
-def test_critics_in_two_groups_learn_as_in_one(
-    algorithm: AlgorithmConfig, observation_size: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With an odd number of critics on two threads the last one goes through the passes by itself."""
-    algorithm = replace(algorithm, critics=3)
-    together = learner_for(algorithm, observation_size=observation_size, engine="torch")
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
-    apart = learner_for(algorithm, observation_size=observation_size, engine="torch")
-    batch = batch_for(together, seed=0)
-    assert_close(applied_gradients(apart, batch), applied_gradients(together, batch), rtol=1e-5, atol=1e-7)
-
-
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("name", ["revalued", "decqn-sum", "bdq-ensemble", "decqn-c51", "dueling, mean, regularised"])
 def test_the_gradient_is_that_of_finite_differences(name: str, engine: EngineName) -> None:
@@ -109,8 +95,9 @@ def test_the_gradient_is_that_of_finite_differences(name: str, engine: EngineNam
         assert gradient[k][place].item() == pytest.approx(difference, rel=1e-3), parameter
 
 
-def test_gradients_into_bdqs_trunk_are_scaled_down() -> None:
-    learner = learner_for(FAMILY["bdq-ensemble"])
+@pytest.mark.parametrize("engine", ENGINES)
+def test_gradients_into_bdqs_trunk_are_scaled_down(engine: EngineName) -> None:
+    learner = learner_for(FAMILY["bdq-ensemble"], engine=engine)
     batch = batch_for(learner, seed=0)
     unscaled = NaiveLearner(learner, scale_trunk=False)
     unscaled.gradients(batch)
@@ -152,8 +139,9 @@ def test_a_batch_of_one_is_one_update(critics: int) -> None:
     assert_close(group(learner, "target"), twin.stacked(twin.target), rtol=0, atol=1e-5)
 
 
-def test_the_first_adam_step_by_hand() -> None:
-    learner = learner_for(preset("decqn"), learning_rate=0.01)
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_first_adam_step_by_hand(engine: EngineName) -> None:
+    learner = learner_for(preset("decqn"), learning_rate=0.01, engine=engine)
     before = group(learner, "online")
     gradients = applied_gradients(learner, batch_for(learner, seed=0))
     for name, after in group(learner, "online").items():
@@ -164,14 +152,15 @@ def test_the_first_adam_step_by_hand() -> None:
         torch.testing.assert_close(second, 0.001 * gradients[name].square(), rtol=1e-4, atol=1e-12)
 
 
-def test_targets_move_by_the_polyak_rate_towards_the_updated_critics() -> None:
-    learner = learner_for(preset("decqn-ensemble"), target_update_rate=0.25)
+@pytest.mark.parametrize("engine", ENGINES)
+def test_targets_move_by_the_polyak_rate_towards_the_updated_critics(engine: EngineName) -> None:
+    learner = learner_for(preset("decqn-ensemble"), target_update_rate=0.25, engine=engine)
     before = group(learner, "target")
     learner.update(batch_for(learner, seed=0))
     online, target = group(learner, "online"), group(learner, "target")
     for name in before:
         torch.testing.assert_close(target[name], before[name] + 0.25 * (online[name] - before[name]))
-    complete = learner_for(preset("decqn-ensemble"), target_update_rate=1.0)
+    complete = learner_for(preset("decqn-ensemble"), target_update_rate=1.0, engine=engine)
     complete.update(batch_for(complete, seed=0))
     assert_close(group(complete, "target"), group(complete, "online"), rtol=0, atol=0)
 
@@ -183,10 +172,10 @@ def test_a_new_learners_targets_equal_its_critics() -> None:
     assert all(tensor.eq(0).all() for name, tensor in learner.tensors().items() if name.startswith("adam."))
 
 
-def alone(learner: Learner, k: int, config: LearnerConfig) -> Learner:
+def alone(learner: Learner, k: int, engine: EngineName = "auto") -> Learner:
     """Return a learner of one critic that starts as critic k of another."""
     shape = replace(learner.shape, critics=1)
-    single = Learner(replace(learner.algorithm, critics=1), config, shape, None, 0, CPU)
+    single = Learner(replace(learner.algorithm, critics=1), learner.config, shape, None, 0, CPU, engine=engine)
     single.load_tensors({name: tensor[k : k + 1] for name, tensor in learner.tensors().items()}, learner.updates)
     return single
 
@@ -195,16 +184,17 @@ def norm_by_critic(stacked: dict[str, Tensor]) -> Tensor:
     return torch.cat([tensor.flatten(1) for tensor in stacked.values()], dim=1).square().sum(dim=1).sqrt()
 
 
-def test_ten_critics_learn_as_each_would_alone_clipping_included() -> None:
+@pytest.mark.parametrize("engine", ENGINES)
+def test_ten_critics_learn_as_each_would_alone_clipping_included(engine: EngineName) -> None:
     algorithm = preset("revalued")
-    unclipped = learner_for(algorithm)
+    unclipped = learner_for(algorithm, engine=engine)
     first = batch_for(unclipped, seed=0, discount=0.0)
     norms = norm_by_critic(applied_gradients(unclipped, first))
     clip = float(norms.median())
     assert norms.min() < 0.9 * clip < 1.1 * clip < norms.max()
 
-    together = learner_for(algorithm, gradient_clip=clip)
-    singles = [alone(together, k, together.config) for k in range(10)]
+    together = learner_for(algorithm, gradient_clip=clip, engine=engine)
+    singles = [alone(together, k, engine) for k in range(10)]
     for seed in range(4):
         # Γ = 0, so that y = R whoever is asked
         batch = batch_for(together, seed, discount=0.0)
@@ -228,7 +218,7 @@ def test_critics_that_share_a_target_learn_as_each_would_alone() -> None:
         if name.startswith("target."):
             tensor[:] = tensor[:1].clone()  # then the ensemble's mean is every critic's own
     together.load_tensors(state, updates=0)
-    singles = [alone(together, k, together.config) for k in range(4)]
+    singles = [alone(together, k) for k in range(4)]
     batch = batch_for(together, seed=0)
     together.update(batch)
     for k, single in enumerate(singles):
@@ -259,7 +249,7 @@ def test_a_single_choice_per_dimension_makes_dqn_and_decqn_the_same() -> None:
     assert same_bits(learners[0], learners[2])
 
 
-def test_figures_for_the_log() -> None:
+def test_metrics_for_the_log() -> None:
     learner = learner_for(FAMILY["revalued"])
     twin = NaiveLearner(learner)
     batch = batch_for(learner, seed=0)

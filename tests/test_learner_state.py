@@ -9,22 +9,26 @@ import pytest
 import torch
 
 from learner_twin import (
+    ENGINES,
     FAMILY,
     batch_for,
     learner_for,
     same_bits,
 )
-from revalued.config import AlgorithmConfig
-from revalued.learner.engines import NonFiniteError
+from revalued.config import AlgorithmConfig, EngineName
+from revalued.learner.engine import NonFiniteError
 
 
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("name", ["revalued", "bdq", "decqn-c51"])
 @pytest.mark.parametrize(
     ("field", "value"),
     [("returns", np.nan), ("observations", np.nan), ("observations", np.inf), ("next_observations", np.inf)],
 )
-def test_numbers_that_are_not_finite_stop_learning_before_they_spread(name: str, field: str, value: float) -> None:
-    learner = learner_for(FAMILY[name])
+def test_numbers_that_are_not_finite_stop_learning_before_they_spread(
+    name: str, field: str, value: float, engine: EngineName
+) -> None:
+    learner = learner_for(FAMILY[name], engine=engine)
     before = {name: tensor.clone() for name, tensor in learner.tensors().items()}
     batch = batch_for(learner, seed=0)
     batch.discounts[3] = 0.97
@@ -34,8 +38,9 @@ def test_numbers_that_are_not_finite_stop_learning_before_they_spread(name: str,
     assert all(torch.equal(before[key], tensor) for key, tensor in learner.tensors().items())
 
 
-def test_a_learner_can_go_on_after_a_batch_that_was_refused() -> None:
-    learner, other = learner_for(FAMILY["revalued"]), learner_for(FAMILY["revalued"])
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_learner_can_go_on_after_a_batch_that_was_refused(engine: EngineName) -> None:
+    learner, other = (learner_for(FAMILY["revalued"], engine=engine) for _ in range(2))
     bad = batch_for(learner, seed=0)
     bad.returns[:] = np.nan
     with pytest.raises(NonFiniteError):
@@ -55,9 +60,10 @@ def test_parameters_that_are_not_finite_are_found() -> None:
         learner.check_finite()
 
 
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("algorithm", FAMILY.values(), ids=FAMILY)
-def test_state_that_was_saved_and_loaded_continues_bit_for_bit(algorithm: AlgorithmConfig) -> None:
-    one, other = learner_for(algorithm), learner_for(algorithm, seed=99)
+def test_state_that_was_saved_and_loaded_continues_bit_for_bit(algorithm: AlgorithmConfig, engine: EngineName) -> None:
+    one, other = learner_for(algorithm, engine=engine), learner_for(algorithm, seed=99, engine=engine)
     for seed in range(3):
         one.update(batch_for(one, seed))
     assert not same_bits(one, other)

@@ -16,6 +16,8 @@ import torch
 from learner_twin import (
     CPU,
     FAMILY,
+    FEW_OBSERVATIONS,
+    MANY_OBSERVATIONS,
     NEEDS_NATIVE,
     assert_close,
     batch_for,
@@ -27,10 +29,13 @@ from revalued.acting.policy import Policy
 from revalued.algorithms.presets import preset
 from revalued.config import AlgorithmConfig
 from revalued.errors import UserError
-from revalued.learner.engines import LearnerState, NativeEngine, NonFiniteError, TorchEngine
+from revalued.learner.engine import NonFiniteError
 from revalued.learner.learner import Learner
+from revalued.learner.native_update import NativeEngine
+from revalued.learner.torch_update import TorchEngine
 from revalued.native import choice, library, why_missing
 from revalued.native.choice import resolve_engine
+from revalued.native.sizes import merging_pays
 from revalued.ops.losses import huber
 from revalued.replay import Batch
 
@@ -61,10 +66,10 @@ def pair(algorithm: AlgorithmConfig, **options: object) -> tuple[Learner, Learne
 
 def assert_same_learning(native: Learner, plain: Learner, batches: list[Batch]) -> None:
     for batch in batches:
-        (mine, my_figures), (theirs, their_figures) = native.update(batch), plain.update(batch)
+        (mine, my_metrics), (theirs, their_metrics) = native.update(batch), plain.update(batch)
         np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-5)
-        assert list(my_figures) == list(their_figures)
-        assert dict(my_figures) == pytest.approx(dict(their_figures), rel=1e-4, abs=1e-5)
+        assert list(my_metrics) == list(their_metrics)
+        assert dict(my_metrics) == pytest.approx(dict(their_metrics), rel=1e-4, abs=1e-5)
     # where a gradient is nearly 0, its rounding decides Adam's direction
     for name in ("online", "target"):
         assert_close(group(native, name), group(plain, name), rtol=0, atol=2e-5)
@@ -145,8 +150,8 @@ def test_the_weight_function_at_all_sizes_of_errors(size: float) -> None:
     target = Policy(learner.shape, learner.target, None, "torch").utilities(batch.observations)[0, :, 0].double()
     chosen = target.gather(1, torch.from_numpy(batch.actions))
     expected = -np.expm1(-float(np.float32(size))) * huber(chosen).mean().item()
-    _, figures = learner.update(batch)
-    assert figures["regulariser"] == pytest.approx(expected, rel=1e-6)
+    _, metrics = learner.update(batch)
+    assert metrics["regulariser"] == pytest.approx(expected, rel=1e-6)
 
 
 @NEEDS_NATIVE
@@ -174,9 +179,9 @@ def test_two_runs_are_equal_to_the_bit(name: str, threads: int) -> None:
     one, other = (learner_for(FAMILY[name], engine="native", hidden_size=64, batch_size=64) for _ in range(2))
     for seed in range(10):
         batch = batch_for(one, seed)
-        (mine, my_figures), (theirs, their_figures) = one.update(batch), other.update(batch)
+        (mine, my_metrics), (theirs, their_metrics) = one.update(batch), other.update(batch)
         assert mine.tobytes() == theirs.tobytes()
-        assert dict(my_figures) == dict(their_figures)
+        assert dict(my_metrics) == dict(their_metrics)
     assert same_bits(one, other)
 
 
@@ -196,9 +201,9 @@ def test_bits_do_not_depend_on_which_thread_takes_which_critic() -> None:
     finally:
         busy.kill()
         busy.wait()
-    for (mine, my_figures), (theirs, their_figures) in zip(alone, disturbed, strict=True):
+    for (mine, my_metrics), (theirs, their_metrics) in zip(alone, disturbed, strict=True):
         assert mine.tobytes() == theirs.tobytes()
-        assert dict(my_figures) == dict(their_figures)
+        assert dict(my_metrics) == dict(their_metrics)
     assert same_bits(one, other)
 
 
@@ -302,7 +307,13 @@ def test_a_library_that_was_not_compiled(monkeypatch: pytest.MonkeyPatch) -> Non
     assert "C compiler" in found
 
 
-def test_the_state_tells_which_layers_are_merged() -> None:
-    few, many = learner_for(FAMILY["revalued"]), learner_for(FAMILY["revalued"], observation_size=40)
-    states: list[LearnerState] = [learner._engine.state for learner in (few, many)]  # type: ignore[attr-defined]
-    assert [state.merges_online for state in states] == [True, False]
+@NEEDS_NATIVE
+def test_layers_are_merged_where_there_are_few_observations() -> None:
+    few, many = (
+        learner_for(FAMILY["revalued"], observation_size=size, engine="native")
+        for size in (FEW_OBSERVATIONS, MANY_OBSERVATIONS)
+    )
+    merged = [learner._engine._merged for learner in (few, many)]  # type: ignore[attr-defined]
+    assert [layers is not None for layers in merged] == [True, False]
+    assert merging_pays(few.shape, few.config.batch_size, backward=True)
+    assert not merging_pays(many.shape, many.config.batch_size, backward=True)

@@ -12,7 +12,7 @@ import torch
 from revalued.acting.exploration import epsilon_at
 from revalued.config import TrainConfig
 from revalued.envs import LaneError
-from revalued.learner.engines import NonFiniteError
+from revalued.learner.engine import NonFiniteError
 from revalued.learner.learner import Learner
 from revalued.learner.metrics import Metrics
 from revalued.replay import Batch

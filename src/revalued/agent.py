@@ -21,7 +21,6 @@ from revalued.acting.ensemble import Utilities, utilities_of
 from revalued.acting.exploration import explore
 from revalued.acting.policy import Policy
 from revalued.algorithms.presets import PRESETS
-from revalued.config import validate
 from revalued.envs import EnvSource, task_of
 from revalued.envs.spaces.codec import SpaceCodec
 from revalued.errors import UserError
@@ -40,6 +39,7 @@ from revalued.training.build import agent_shape, make_learner
 from revalued.training.callbacks import Callback, Callbacks, Event
 from revalued.training.evaluation import Episode, play
 from revalued.training.trainer import RunResult
+from revalued.validation import validate
 
 Folder: TypeAlias = str | Path | None
 """Where an agent writes; None is a temporary folder."""

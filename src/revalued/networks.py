@@ -1,7 +1,7 @@
 """K critics side by side: their parameters stacked on a leading axis, and what their outputs mean.
 
 Every critic is Linear(D → H), a residual block h + relu(W2 relu(W1 h)), LayerNorm, and one linear layer to everything
-its head predicts. `predict` says it plainly; `revalued.learner.passes` computes the same, and gradients, for learning.
+its head predicts. `predict` says it, and automatic differentiation of it is what learning is; C computes the same.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from revalued.actions import FactorisedActions
 from revalued.config import Head
-from revalued.ops.utilities import aggregate_dueling, dueling_gradient
+from revalued.ops.utilities import aggregate_dueling
 
 LAYER_NORM_EPSILON = 1e-5
 
@@ -69,11 +69,6 @@ def zeros(shape: NetworkShape, device: torch.device) -> Parameters:
     return {name: torch.zeros(shape.critics, *size, device=device) for name, size in shape.sizes().items()}
 
 
-def part(parameters: Parameters, critics: slice) -> Parameters:
-    """Return some of the critics: views, not copies."""
-    return {name: tensor[critics] for name, tensor in parameters.items()}
-
-
 def initialise(shape: NetworkShape, generator: torch.Generator, device: torch.device) -> Parameters:
     """Draw every weight and bias from Uniform(±1/√fan_in), independently for each critic."""
     parameters = zeros(shape, torch.device("cpu"))
@@ -86,11 +81,6 @@ def initialise(shape: NetworkShape, generator: torch.Generator, device: torch.de
     return {name: tensor.to(device) for name, tensor in parameters.items()}
 
 
-def with_ones(observations: Tensor) -> Tensor:
-    """Return observations [B, D] with a column of ones behind them, which carries the input layer's bias."""
-    return torch.nn.functional.pad(observations, (0, 1), value=1.0)
-
-
 def interpret(output: Tensor, shape: NetworkShape, exists: Tensor | None) -> Tensor:
     """Return utilities [K, B, N, A] from raw head outputs [K, B, O]; logits [K, B, N, A, Z] with a categorical head."""
     grid = (*output.shape[:2], shape.actions.num_dimensions, shape.actions.max_choices)
@@ -99,21 +89,16 @@ def interpret(output: Tensor, shape: NetworkShape, exists: Tensor | None) -> Ten
     return output.view(*grid, shape.atoms) if shape.head == "categorical" else output.view(grid)
 
 
-def interpret_gradient(gradient: Tensor, shape: NetworkShape, exists: Tensor | None) -> Tensor:
-    """Carry a gradient with respect to what `interpret` returned back to the raw head outputs [K, B, O]."""
-    if shape.head == "dueling":
-        value, advantages = dueling_gradient(gradient, exists)
-        return torch.cat([value[..., None], advantages.flatten(2)], dim=-1)
-    return gradient.flatten(2)
-
-
 def predict(parameters: Parameters, observations: Tensor, shape: NetworkShape, exists: Tensor | None) -> Tensor:
     """Return utilities [K, B, N, A] (or logits) of observations [B, D]."""
-    inputs = with_ones(observations).expand(shape.critics, -1, -1)
-    hidden = torch.bmm(inputs, parameters["input"])
+    inputs = torch.nn.functional.pad(observations, (0, 1), value=1.0)  # the ones carry the input layer's bias
+    hidden = torch.bmm(inputs.expand(shape.critics, -1, -1), parameters["input"])
     block = torch.baddbmm(parameters["block1.bias"], hidden, parameters["block1.weight"]).relu_()
     block = torch.baddbmm(parameters["block2.bias"], block, parameters["block2.weight"]).relu_()
     normal = torch.nn.functional.layer_norm(hidden + block, [shape.hidden_size], eps=LAYER_NORM_EPSILON)
     features = torch.addcmul(parameters["norm.shift"], normal, parameters["norm.scale"])
+    if features.requires_grad and shape.trunk_gradient_scale != 1:
+        # between equal ends there is only one value, but the gradient flows to one end, by its share
+        features = torch.lerp(features.detach(), features, shape.trunk_gradient_scale)
     output = torch.baddbmm(parameters["head.bias"], features, parameters["head.weight"])
     return interpret(output, shape, exists)

@@ -14,9 +14,10 @@ import tyro
 
 from revalued.algorithms.presets import PRESETS, preset
 from revalued.cli.parsing import parse
-from revalued.config import EngineName, TrainConfig, validate
+from revalued.config import EngineName, TrainConfig
 from revalued.errors import UserError
 from revalued.run.loggers import Logging
+from revalued.validation import validate
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,7 @@ def resume(arguments: list[str]) -> int:
 def _guarded(path: Path, quiet: bool, work: Callable[[Any, Callable[[], bool]], Any]) -> int:
     """Train with Ctrl-C and SIGTERM turned into a checkpoint; say how it ended and how to go on."""
     from revalued.envs import LaneError
-    from revalued.learner.engines import NonFiniteError
+    from revalued.learner.engine import NonFiniteError
     from revalued.run.progress import make_progress
     from revalued.run.signals import noted_signals
 

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from revalued.algorithms.presets import preset
-from revalued.config import TrainConfig, validate
+from revalued.config import TrainConfig
 from revalued.errors import UserError
 from revalued.experiments.naming import Setting, TaskLabel, format_task, parse_task
 from revalued.experiments.scales import PAPER_SEEDS, Scale, paper_env_steps
 from revalued.settings import configure
+from revalued.validation import validate
 
 _PAPER_EVAL_EVERY = 1_000
 

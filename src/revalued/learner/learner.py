@@ -11,8 +11,11 @@ from torch import Tensor
 
 from revalued.acting.policy import Policy
 from revalued.config import AlgorithmConfig, EngineName, LearnerConfig
-from revalued.learner.engines import LearnerState, NonFiniteError, make_engine
+from revalued.learner.engine import Engine, NonFiniteError
 from revalued.learner.metrics import Metrics
+from revalued.learner.native_update import NativeEngine
+from revalued.learner.torch_update import TorchEngine
+from revalued.native.choice import resolve_engine
 from revalued.networks import NetworkShape, initialise, zeros
 from revalued.replay import Batch
 
@@ -39,11 +42,11 @@ class Learner:
         self.first_moment, self.second_moment = zeros(shape, device), zeros(shape, device)
         self.exists = torch.from_numpy(shape.actions.exists).to(device) if shape.actions.is_padded else None
         self.support = None if support is None else torch.linspace(*support, shape.atoms, device=device)
-        state = LearnerState(
-            algorithm, config, shape, device, self.online, self.target, self.first_moment, self.second_moment,
-            self.exists, self.support,
-        )  # fmt: skip
-        self._engine = make_engine(state, engine, compiled=compile_update)
+        self._engine: Engine
+        if resolve_engine(engine, device, compiled=compile_update) == "native":
+            self._engine = NativeEngine(self)
+        else:
+            self._engine = TorchEngine(self, compiled=compile_update)
 
     @torch.no_grad()
     def update(self, batch: Batch) -> tuple[NDArray[np.float32], Metrics]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from ctypes import byref
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -12,16 +13,16 @@ from torch import Tensor
 from torch.autograd.graph import increment_version
 
 from revalued.algorithms.loss import Predictions, loss_terms
-from revalued.learner.metrics import Metrics
-from revalued.learner.state import (
+from revalued.learner.engine import (
     ADAM_BETAS,
     ADAM_EPSILON,
-    LearnerState,
     Updated,
     finite_priorities,
     metrics_of,
     non_finite,
+    to_tensors,
 )
+from revalued.learner.metrics import Metrics
 from revalued.native.acting import NativeCritics
 from revalued.native.layout import (
     BackwardC,
@@ -38,8 +39,12 @@ from revalued.native.layout import (
 )
 from revalued.native.library import load
 from revalued.native.merging import MergedLayers, writes_to
-from revalued.networks import LAYER_NORM_EPSILON, interpret, interpret_gradient, zeros
+from revalued.native.sizes import merging_pays
+from revalued.networks import LAYER_NORM_EPSILON, interpret, zeros
 from revalued.replay import Batch
+
+if TYPE_CHECKING:
+    from revalued.learner.learner import Learner
 
 ROWS_AT_A_TIME = 256
 """Rows that go through a critic together: enough for fast products, few enough to stay in a core's cache."""
@@ -53,7 +58,7 @@ _NOT_FINITE = {-1: "targets", -2: "TD errors", -3: "gradients"}
 class NativeEngine:
     """The update in C: all of it where utilities are averaged or added up, else all but the loss."""
 
-    def __init__(self, state: LearnerState) -> None:
+    def __init__(self, state: Learner) -> None:
         self.state, self._library, self._memory = state, load(), Memory()
         self._threads = torch.get_num_threads()
         shape, rows = state.shape, state.config.batch_size
@@ -63,7 +68,8 @@ class NativeEngine:
         self._gradients = zeros(replace(shape, critics=min(shape.critics, self._threads)), state.device)
         critics, outputs = shape.critics, (rows, shape.head_size)
         # of the next states and, for the regulariser, of those now
-        self._target = torch.zeros(critics, 2 if state.algorithm.beta > 0 else 1, *outputs)
+        target_passes = 2 if state.algorithm.is_regularised else 1
+        self._target = torch.zeros(critics, target_passes, *outputs)
         self._online_next = torch.zeros(critics, *outputs) if state.algorithm.double_q else None
         self._output, self._output_gradient = torch.zeros(2, self._places, *outputs).unbind()
         # next and now; the last column carries the input layer's bias
@@ -71,12 +77,13 @@ class NativeEngine:
         self._next, self._now = self._observations.numpy()[..., :-1]
         self._exists = shape.actions.exists if shape.actions.is_padded else None
         self._norms, self._figures = np.zeros(critics, np.float32), np.zeros(len(_FIGURES))
-        self._logged = [i for i, name in enumerate(_FIGURES) if name != "regulariser" or state.algorithm.beta > 0]
+        self._logged = [i for i, name in enumerate(_FIGURES) if name != "regulariser" or state.algorithm.is_regularised]
         self._names = [_FIGURES[i] for i in self._logged]
-        self._merged, self._merged_target = (
-            MergedLayers(shape, parameters) if merges else None
-            for parameters, merges in ((state.online, state.merges_online), (state.target, state.merges_target))
-        )
+        self._merged = self._merged_target = None
+        if merging_pays(shape, rows, backward=True):
+            self._merged = MergedLayers(shape, state.online)
+        if merging_pays(shape, rows * target_passes, backward=False):
+            self._merged_target = MergedLayers(shape, state.target)
         self._update, self._loss, self._step = self._lay_out(), self._lay_out_loss(), self._lay_out_step()
         self._folded = [*state.online.values(), *state.target.values()]
         self._folded_after: list[int] | None = None
@@ -100,7 +107,7 @@ class NativeEngine:
             hidden=kept_hidden,
             block1=reserve(self._places, rows, hidden),
             block2=reserve(self._places, rows, hidden),
-            features=kept_hidden if state.merges_online else reserve(self._places, rows, hidden),
+            features=kept_hidden if self._merged is not None else reserve(self._places, rows, hidden),
             mean=reserve(self._places, rows),
             inverse_deviation=reserve(self._places, rows),
             output=address(self._output),
@@ -234,15 +241,18 @@ class NativeEngine:
         def meaning(output: Tensor) -> Tensor:
             return interpret(output, state.shape, state.exists)
 
-        predictions = Predictions(
-            meaning(self._output),
-            meaning(self._target[:, 0]),
-            meaning(self._target[:, 1]) if state.algorithm.beta > 0 else None,
-            None if self._online_next is None else meaning(self._online_next),
-        )
-        terms = loss_terms(state.algorithm, predictions, state.to_device(batch), state.exists, state.support)
+        output = self._output.detach().requires_grad_()
+        with torch.enable_grad():
+            predictions = Predictions(
+                meaning(output),
+                meaning(self._target[:, 0]),
+                meaning(self._target[:, 1]) if state.algorithm.is_regularised else None,
+                None if self._online_next is None else meaning(self._online_next),
+            )
+            tensors = to_tensors(batch, state.shape.actions, state.device)
+            terms = loss_terms(state.algorithm, predictions, tensors, state.exists, state.support)
         priorities = finite_priorities(terms, updates)
-        self._output_gradient.copy_(interpret_gradient(terms.gradient, state.shape, state.exists))
+        self._output_gradient.copy_(torch.autograd.grad(terms.loss, output)[0])
         functions.revalued_step(byref(self._update), byref(self._step))
         self._count_writes()
         if not np.isfinite(self._norms).all():

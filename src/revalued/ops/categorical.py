@@ -38,8 +38,3 @@ def project_distribution(probabilities: Tensor, returns: Tensor, discounts: Tens
 def cross_entropy(target_probabilities: Tensor, logits: Tensor) -> Tensor:
     """Return −Σ_z p_z log softmax(logits)_z: [K, B] from a target [B, Z] shared by all critics and logits [K, B, Z]."""
     return -(target_probabilities * logits.log_softmax(dim=-1)).sum(dim=-1)
-
-
-def cross_entropy_slope(target_probabilities: Tensor, logits: Tensor) -> Tensor:
-    """Return the derivative of `cross_entropy` with respect to the logits: softmax(logits) − p, [K, B, Z]."""
-    return logits.softmax(dim=-1) - target_probabilities

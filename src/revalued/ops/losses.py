@@ -13,11 +13,6 @@ def huber(error: Tensor) -> Tensor:
     return quadratic * (size - 0.5 * quadratic)
 
 
-def huber_slope(error: Tensor) -> Tensor:
-    """Return the derivative of `huber`: the error, cut to [−1, 1]."""
-    return error.clamp(-1.0, 1.0)
-
-
 def exponential_weight(delta: Tensor, temperature: float) -> Tensor:
     """Equation 7: w = 1 − exp(−|δ| / c)."""
     return -torch.expm1(-delta.abs() / temperature)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
+import math
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # the command line reads the names of decompositions without waiting for torch
+    from torch import Tensor
 
 
 def chosen_utilities(utilities: Tensor, actions: Tensor) -> Tensor:
@@ -16,18 +19,9 @@ def chosen_utilities(utilities: Tensor, actions: Tensor) -> Tensor:
     return utilities.gather(3, index).squeeze(3)
 
 
-def spread_to_choices(per_dimension: Tensor, actions: Tensor, choices: int) -> Tensor:
-    """Carry a gradient back through `chosen_utilities`: [K, B, N, A, ...], zero at all choices but actions [B, N]."""
-    spread = per_dimension.new_zeros(*per_dimension.shape[:3], choices, *per_dimension.shape[3:])
-    index = actions[None, :, :, None]
-    if per_dimension.dim() == 4:
-        index = index[..., None]
-    return spread.scatter_(3, index.expand_as(per_dimension.unsqueeze(3)), per_dimension.unsqueeze(3))
-
-
 def hide_illegal(utilities: Tensor, legal: Tensor | None) -> Tensor:
     """Set utilities of padding and of illegal choices to −∞; `legal` broadcasts to [..., N, A], None allows all."""
-    return utilities if legal is None else utilities.masked_fill(~legal, -torch.inf)
+    return utilities if legal is None else utilities.masked_fill(~legal, -math.inf)
 
 
 def greedy_actions(utilities: Tensor, legal: Tensor | None) -> Tensor:
@@ -55,13 +49,3 @@ def aggregate_dueling(value: Tensor, advantages: Tensor, exists: Tensor | None) 
     else:
         centre = (advantages * exists).sum(dim=-1, keepdim=True) / exists.sum(dim=-1, keepdim=True)
     return value[:, :, None, None] + advantages - centre
-
-
-def dueling_gradient(gradient: Tensor, exists: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Carry a gradient [K, B, N, A] back through `aggregate_dueling`, to the value [K, B] and the advantages."""
-    total = gradient.sum(dim=-1, keepdim=True)
-    if exists is None:
-        advantages = gradient - total / gradient.shape[-1]
-    else:
-        advantages = gradient - exists * (total / exists.sum(dim=-1, keepdim=True))
-    return total.sum(dim=(2, 3)), advantages

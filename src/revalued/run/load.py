@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from revalued.acting.policy import Policy
-from revalued.config import TrainConfig, validate
+from revalued.config import TrainConfig
 from revalued.envs import EnvSource, Task, task_of
 from revalued.errors import UserError
 from revalued.networks import Parameters
@@ -20,6 +20,7 @@ from revalued.run.contents import ACTING_ONLY, critics_in, refuse_foreign
 from revalued.run.folder import RunFolder
 from revalued.run.prepare import resolve_device
 from revalued.training.build import agent_shape
+from revalued.validation import validate
 
 
 @dataclass(frozen=True)

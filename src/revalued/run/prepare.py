@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 import torch
 
 from revalued.algorithms.decompositions import check_decomposition
-from revalued.config import TrainConfig, validate
+from revalued.config import TrainConfig
 from revalued.envs import EnvSource, Task, task_of
 from revalued.errors import UserError
 from revalued.native.choice import resolve_engine
 from revalued.training.build import AgentShape, agent_shape
+from revalued.validation import validate
 
 
 @dataclass(frozen=True)

@@ -143,7 +143,7 @@ def _judge_rows(
     each = hide_illegal(policy.utilities(observations), legal)  # [K, B, N, A]
     taken = torch.from_numpy(actions).to(policy.device)
     chosen = each.gather(-1, taken[None, ..., None].expand(len(each), *taken.shape, 1)).squeeze(-1)
-    q_values = find_decomposition(decomposition).combine(chosen)
+    q_values = find_decomposition(decomposition)(chosen)
     own = space.to_environment(each.argmax(dim=-1).cpu().numpy())  # [K, B, N]
     agreement = (own == space.to_environment(actions)).mean(axis=0, dtype=np.float32)
     mean = each.mean(dim=0)

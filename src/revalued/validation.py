@@ -1,0 +1,85 @@
+"""Which settings can work, alone and together: whatever cannot is refused with the reason."""
+
+from __future__ import annotations
+
+import math
+
+from revalued.algorithms.decompositions import find_decomposition
+from revalued.config import AlgorithmConfig, TrainConfig
+from revalued.errors import UserError
+
+
+def validate(config: TrainConfig) -> None:
+    """Refuse whatever cannot work, with the reason, before anything starts."""
+    _validate_algorithm(config.algorithm)
+    learner, schedule, replay = config.learner, config.schedule, config.replay
+    exploration, execution = config.exploration, config.execution
+    _require(config.seed >= 0, "seed", config.seed, "at least 0")
+    _require(config.bins >= 2, "bins", config.bins, "at least 2")
+    for name in ("reward_noise", "state_noise"):
+        noise = getattr(config, name)
+        _require(noise >= 0 and math.isfinite(noise), name, noise, "at least 0 and finite")
+    for name in ("hidden_size", "batch_size"):
+        _require(getattr(learner, name) >= 1, name, getattr(learner, name), "at least 1")
+    for name in ("learning_rate", "gradient_clip"):
+        value = getattr(learner, name)
+        _require(value > 0 and math.isfinite(value), name, value, "above 0 and finite")
+    rate = learner.target_update_rate
+    _require(0 < rate <= 1, "target_update_rate", rate, "above 0 and at most 1")
+    for name in ("env_steps", "num_envs", "env_steps_per_update", "eval_every", "eval_episodes", "log_every"):
+        _require(getattr(schedule, name) >= 1, name, getattr(schedule, name), "at least 1")
+    _require(schedule.warmup_env_steps >= 0, "warmup_env_steps", schedule.warmup_env_steps, "at least 0")
+    _require(0 <= exploration.epsilon_min <= 1, "epsilon_min", exploration.epsilon_min, "between 0 and 1")
+    _require(0 < exploration.epsilon_decay <= 1, "epsilon_decay", exploration.epsilon_decay, "above 0 and at most 1")
+    smallest = schedule.num_envs * max(1, execution.actors) * (config.algorithm.n_step + 4)
+    _require(replay.replay_capacity >= smallest, "replay_capacity", replay.replay_capacity, f"at least {smallest} here")
+    for name in ("priority_exponent", "importance_exponent"):
+        _require(0 <= getattr(replay, name) <= 1, name, getattr(replay, name), "between 0 and 1")
+    _require(execution.workers >= 0, "workers", execution.workers, "at least 0")
+    _require(
+        execution.workers <= schedule.num_envs, "workers", execution.workers, f"at most num_envs = {schedule.num_envs}"
+    )
+    _require(execution.threads is None or execution.threads >= 1, "threads", execution.threads, "at least 1")
+    _require(execution.checkpoint_every >= 1, "checkpoint_every", execution.checkpoint_every, "at least 1")
+    _require(execution.actors >= 0, "actors", execution.actors, "at least 0")
+    if execution.actors > 0 and execution.workers > 0:
+        raise UserError("actors step their environments themselves: give --actors or --workers, not both")
+    _require(execution.block_steps >= 1, "block_steps", execution.block_steps, "at least 1")
+    bound = execution.max_staleness
+    _require(bound is None or bound >= 0, "max_staleness", bound, "at least 0")
+    _require(execution.cluster != "", "cluster", repr(execution.cluster), "local, auto or HOST:PORT")
+
+
+def _validate_algorithm(algorithm: AlgorithmConfig) -> None:
+    _require(algorithm.critics >= 1, "critics", algorithm.critics, "at least 1")
+    _require(algorithm.beta >= 0 and math.isfinite(algorithm.beta), "beta", algorithm.beta, "at least 0")
+    temperature = algorithm.regulariser_temperature
+    _require(temperature > 0, "regulariser_temperature", temperature, "above 0")
+    _require(algorithm.n_step >= 1, "n_step", algorithm.n_step, "at least 1")
+    _require(0 <= algorithm.discount <= 1, "discount", algorithm.discount, "between 0 and 1")
+    find_decomposition(algorithm.decomposition)  # refuses a name that nobody knows
+    categorical = algorithm.head == "categorical"
+    if algorithm.decomposition == "logit-mean" and not categorical:
+        raise UserError(
+            f"decomposition logit-mean averages the logits of categorical distributions, but the {algorithm.head} head "
+            "has none: use --head categorical, or decomposition mean, sum or branch"
+        )
+    if categorical and algorithm.decomposition not in ("logit-mean", "atomic"):
+        raise UserError(
+            f"the categorical head predicts distributions, which decomposition {algorithm.decomposition} cannot "
+            "combine: use --decomposition logit-mean or atomic"
+        )
+    if categorical and algorithm.is_regularised:
+        raise UserError("the regulariser acts on utilities, and the categorical head has none: use --beta 0")
+    if categorical:
+        _require(algorithm.atoms >= 2, "atoms", algorithm.atoms, "at least 2")
+        low, high = algorithm.value_min, algorithm.value_max
+        for name, bound in (("value_min", low), ("value_max", high)):
+            _require(bound is None or math.isfinite(bound), name, bound, "finite")
+        if low is not None and high is not None and not low < high:
+            raise UserError(f"value_min {low} must lie below value_max {high}")
+
+
+def _require(condition: bool, name: str, value: object, allowed: str) -> None:
+    if not condition:
+        raise UserError(f"{name} = {value} is not possible: it must be {allowed}")
