@@ -1,13 +1,15 @@
 """Print the tables of docs/theory.md: python docs/theory_tables.py [RESULTS].
 
 RESULTS is the folder with theorems/results.csv and tabular/results.csv, `results` unless told otherwise. The last
-table, on learning rates, is computed here, in half a minute.
+table, on learning rates, is computed here, in a minute or two.
 """
 
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+
+import torch
 
 from revalued.experiments.closed_forms import maximum_of_gaussians, maximum_of_uniform_means, maximum_of_uniforms
 from revalued.experiments.naming import variant_label
@@ -102,6 +104,7 @@ def print_learning_rates(trials: int = 200, updates: int = 3000, window: int = 5
 
 
 if __name__ == "__main__":
+    torch.set_num_threads(1)  # small arrays: waking a second thread costs more than it does
     experiments = load_results(Path(sys.argv[1] if len(sys.argv) > 1 else "results"))
     print_theorems(experiments["theorems"].rows)
     print_crossings()
