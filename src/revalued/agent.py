@@ -243,7 +243,7 @@ class Agent:
             else:
                 shape = agent_shape(self.config, self._task.info)
                 learner = make_learner(self.config, shape, resolve_device(self._device))
-                self._state = _Acting(Policy(shape.network, learner.online, learner.support), 0, 0)
+                self._state = _Acting(learner.policy(), 0, 0)
         return self._state
 
     def _target(self, env_steps: int | None) -> int:

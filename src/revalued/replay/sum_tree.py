@@ -116,10 +116,7 @@ class SumTree:
 
         A u outside [0, total) counts as the nearest one inside. With `parts`, u counts in units of total / parts.
         """
-        if self._faster is not None:
-            found = self._faster.find(prefix_sums, parts)
-        else:
-            found = self._find(prefix_sums, parts)
+        found = (self._find if self._faster is None else self._faster.find)(prefix_sums, parts)
         if found is None:
             raise ValueError("nothing can be found in a sum tree whose leaves are all 0")
         return found

@@ -16,6 +16,7 @@ from revalued.config import TrainConfig, validate
 from revalued.envs import EnvSource, Task
 from revalued.envs.of_config import task_of
 from revalued.errors import UserError
+from revalued.native.choice import native_critics
 from revalued.networks import NetworkShape, Parameters
 from revalued.run.checkpoint import load_newest
 from revalued.run.folder import RunFolder
@@ -66,7 +67,7 @@ def load_run(
     except ValueError as error:
         raise UserError(f"the checkpoint in {folder.checkpoints} does not match config.json: {error}") from error
     support = None if shape.support is None else torch.linspace(*shape.support, shape.network.atoms, device=place)
-    policy = Policy(shape.network, online, support)
+    policy = Policy(shape.network, online, support, native_critics("auto", shape.network, online))
     return SavedRun(folder, config, task, policy, target, checkpoint.group("replay"), checkpoint.meta)
 
 

@@ -15,6 +15,7 @@ from revalued.config import EngineName, ExplorationConfig
 from revalued.envs import Lanes, Task
 from revalued.envs.vector.lane_group import LaneGroup
 from revalued.envs.vector.lane_types import LaneBuffers
+from revalued.native.choice import native_critics
 from revalued.networks import NetworkShape, zeros
 from revalued.seeding import Stream
 from revalued.training.actors.block import Arrays, Block, BlockShape
@@ -67,7 +68,8 @@ class Actor:
         self._plan, self._actor, self._incarnation = plan, actor, incarnation
         self._parameters = zeros(plan.network, torch.device("cpu"))
         support = None if plan.support is None else torch.linspace(*plan.support, plan.network.atoms)
-        self._policy = Policy(plan.network, self._parameters, support, plan.engine)
+        critics = native_critics(plan.engine, plan.network, self._parameters)
+        self._policy = Policy(plan.network, self._parameters, support, critics)
         self._rng = exploration_rng(plan.seed, actor, incarnation)
         self._version: int | None = None
         self._lanes: Lanes | None = None
