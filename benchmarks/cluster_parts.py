@@ -11,6 +11,7 @@ import torch
 from benchmarks.sizes import filled_replay, make_learner, task_size
 from revalued.config import ExplorationConfig
 from revalued.envs import Task, TaskInfo
+from revalued.native.sum_tree import native_tree
 from revalued.replay import Replay
 from revalued.training.actors.actor import ActorPlan
 from revalued.training.actors.block import Arrays, read_block
@@ -49,7 +50,7 @@ def make_replay(actors: int) -> Replay:
     """Return an empty replay for the lanes of so many actors."""
     return Replay(
         capacity=100_000, num_lanes=actors * LANES, observation_size=SIZE.observation_size, n_step=3, discount=0.99,
-        num_dimensions=SIZE.num_dimensions, max_choices=SIZE.bins,
+        num_dimensions=SIZE.num_dimensions, max_choices=SIZE.bins, faster_tree=native_tree(),
     )  # fmt: skip
 
 

@@ -20,6 +20,7 @@ from benchmarks.report import Figure, Report
 from benchmarks.sizes import Size, task_size
 from revalued.acting.policy import Policy
 from revalued.envs.spaces.choice_table import ActionPart, ChoiceTable
+from revalued.native.choice import native_critics
 from revalued.networks import initialise
 
 COLUMNS = [
@@ -79,7 +80,8 @@ def _add(report: Report, task: str, size: Size, times: dict[str, list[list[float
 def prepare(what: dict[str, Any]) -> Callable[[], object]:
     """Return one decision for a batch of observations, made in the way asked for."""
     size, kind = Size(**what["size"]), what["kind"]
-    policy = Policy(size.shape, initialise(size.shape, torch.Generator().manual_seed(0), torch.device("cpu")), None)
+    parameters = initialise(size.shape, torch.Generator().manual_seed(0), torch.device("cpu"))
+    policy = Policy(size.shape, parameters, None, native_critics("auto", size.shape, parameters))
     observations = np.random.default_rng(0).standard_normal((size.batch_size, size.observation_size), np.float32)
     threads = 2 if kind.endswith("2") else 1
     if kind.startswith("agent"):

@@ -12,7 +12,6 @@ from benchmarks.measures import Sample, paired_ratio, summarise
 from benchmarks.profile_run import profile
 from benchmarks.report import Figure, Report
 from benchmarks.sizes import Size, filled_replay, make_learner, task_size
-from revalued.acting.policy import Policy
 from revalued.envs import TaskSpec, make_env
 
 NOT_OVERHEAD = ("update", "bare environment steps", "evaluation", "evaluation: bare steps", "checkpoint")
@@ -130,7 +129,6 @@ def _step_times(step: Callable[[Any], object], actions: list[Any]) -> list[float
 
 
 def _greedy(size: Size, repetitions: int) -> Sample:
-    learner = make_learner(size)
-    policy = Policy(size.shape, learner.online, None)
+    policy = make_learner(size).policy()
     observation = np.random.default_rng(0).standard_normal((1, size.observation_size), np.float32)
     return _times(lambda: policy.greedy(observation), repetitions)

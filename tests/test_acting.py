@@ -14,6 +14,7 @@ from revalued.acting.exploration import epsilon_at, explore
 from revalued.acting.policy import Policy
 from revalued.actions import FactorisedActions
 from revalued.config import Exploration, ExplorationConfig
+from revalued.native.choice import native_critics
 from revalued.networks import NetworkShape, initialise
 
 LANES = 20_000
@@ -29,7 +30,7 @@ def policy_with(utilities: Tensor, sizes: tuple[int, ...], support: Tensor | Non
     parameters = initialise(shape, torch.Generator().manual_seed(0), torch.device("cpu"))
     parameters["head.weight"].zero_()
     parameters["head.bias"].copy_(utilities.reshape(len(utilities), 1, -1))
-    return Policy(shape, parameters, support)
+    return Policy(shape, parameters, support, native_critics("auto", shape, parameters))
 
 
 def observations(lanes: int = LANES) -> NDArray[np.float32]:

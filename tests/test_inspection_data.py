@@ -25,7 +25,7 @@ class Opinionated(Policy):
 
     def __init__(self, actions: FactorisedActions, said: list[object]) -> None:
         policy = random_policy(actions, critics=len(said))
-        super().__init__(policy.shape, policy.parameters, policy.support)
+        super().__init__(policy.shape, policy.parameters, policy.support, policy.critics)
         self._said = torch.tensor(said)
 
     def utilities(self, observations: NDArray[np.float32]) -> Tensor:

@@ -15,6 +15,7 @@ from revalued.acting.policy import Policy
 from revalued.actions import FactorisedActions
 from revalued.config import Exploration, ExplorationConfig
 from revalued.envs import EnvFault, read_mask
+from revalued.native.choice import native_critics
 from revalued.networks import NetworkShape, initialise
 
 SIZES = (2, 3, 5)
@@ -97,7 +98,8 @@ def test_random_choices_are_uniform_over_the_legal_ones(atomic: bool) -> None:
 
 def policy_for(space: FactorisedActions, seed: int = 0, critics: int = 3) -> Policy:
     shape = NetworkShape(4, 8, space, critics, "utilities")
-    return Policy(shape, initialise(shape, torch.Generator().manual_seed(seed), torch.device("cpu")), None)
+    parameters = initialise(shape, torch.Generator().manual_seed(seed), torch.device("cpu"))
+    return Policy(shape, parameters, None, native_critics("auto", shape, parameters))
 
 
 def random_masks(num: int, seed: int) -> NDArray[np.bool_]:

@@ -12,10 +12,13 @@ import torch
 from torch import Tensor
 
 from learner_twin import CPU, FAMILY, FEW_OBSERVATIONS, NEEDS_NATIVE, batch_for, learner_for
-from revalued.acting.policy import Policy
+from revalued.acting.policy import Policy, TorchCritics
 from revalued.actions import FactorisedActions
 from revalued.algorithms.presets import preset
-from revalued.native.acting import NativeCritics, merging_saves_reading
+from revalued.native import why_missing
+from revalued.native.acting import NativeCritics
+from revalued.native.choice import native_critics
+from revalued.native.sizes import merging_saves_reading
 from revalued.networks import NetworkShape, initialise, predict
 
 
@@ -52,13 +55,40 @@ def test_outputs_of_the_critics_named(name: str, rows: int, threads: int) -> Non
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("name", SHAPES)
+def test_critics_of_a_name(name: str) -> None:
+    shape = SHAPES[name]
+    parameters = initialise(shape, torch.Generator().manual_seed(0), CPU)
+    assert native_critics("torch", shape, parameters) is None
+    assert isinstance(Policy(shape, parameters, None).critics, TorchCritics)
+    if why_missing() is None:
+        assert isinstance(native_critics("auto", shape, parameters), NativeCritics)
+
+
+@NEEDS_NATIVE
+@pytest.mark.parametrize("name", SHAPES)
+def test_pytorchs_critics_and_those_in_c_agree(name: str) -> None:
+    shape, rng = SHAPES[name], np.random.default_rng(0)
+    parameters = initialise(shape, torch.Generator().manual_seed(0), CPU)
+    observations = rng.normal(0, 2, (9, shape.observation_size)).astype(np.float32)
+    critics = rng.integers(shape.critics, size=9)
+    mine, theirs = NativeCritics(shape, parameters), TorchCritics(shape, parameters)
+    assert mine.all_outputs(observations).shape == (shape.critics, 9, shape.head_size)
+    np.testing.assert_allclose(mine.all_outputs(observations), theirs.all_outputs(observations), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        mine.outputs(observations, critics), theirs.outputs(observations, critics), rtol=1e-4, atol=1e-5
+    )
+
+
 @NEEDS_NATIVE
 @pytest.mark.parametrize("name", SHAPES)
 def test_both_engines_choose_the_same_actions(name: str) -> None:
     shape, rng = SHAPES[name], np.random.default_rng(0)
     parameters = initialise(shape, torch.Generator().manual_seed(0), CPU)
     support = torch.linspace(0, 10, shape.atoms) if shape.head == "categorical" else None
-    native, plain = (Policy(shape, parameters, support, engine) for engine in ("native", "torch"))
+    native, plain = (
+        Policy(shape, parameters, support, critics) for critics in (NativeCritics(shape, parameters), None)
+    )
     observations = rng.normal(0, 1, (500, shape.observation_size)).astype(np.float32)
     critics = rng.integers(shape.critics, size=500)
     masks = rng.random((500, sum(shape.actions.sizes))) < 0.5
@@ -97,7 +127,7 @@ def test_a_learners_policy_follows_every_change(
     )
     assert (learner._engine._merged is not None) == (who_merges in ("both", "engine"))  # type: ignore[attr-defined]
     assert merging_saves_reading(learner.shape) == (who_merges in ("both", "acting"))
-    policy, plain = learner.policy(), Policy(learner.shape, learner.online, learner.support, "torch")
+    policy, plain = learner.policy(), Policy(learner.shape, learner.online, learner.support)
     observations = batch_for(learner, 9).observations
     seen: list[Tensor] = []
 
@@ -136,7 +166,7 @@ def test_a_learners_policy_and_that_of_its_checkpoint_agree_to_the_bit(
         learner.update(batch_for(learner, seed))
     torch.set_num_threads(1)
     copies = {name: tensor.clone() for name, tensor in learner.online.items()}
-    alone = Policy(learner.shape, copies, None, "native")
+    alone = Policy(learner.shape, copies, None, NativeCritics(learner.shape, copies))
     observations = batch_for(learner, 9).observations
     assert torch.equal(learner.policy().utilities(observations), alone.utilities(observations))
 
@@ -144,7 +174,8 @@ def test_a_learners_policy_and_that_of_its_checkpoint_agree_to_the_bit(
 @NEEDS_NATIVE
 def test_a_policy_made_beside_the_learner_follows_its_updates() -> None:
     learner = learner_for(FAMILY["revalued"], engine="native", hidden_size=40, learning_rate=0.05)
-    beside, observations = Policy(learner.shape, learner.online, None, "native"), batch_for(learner, 9).observations
+    beside = Policy(learner.shape, learner.online, None, NativeCritics(learner.shape, learner.online))
+    observations = batch_for(learner, 9).observations
     before = beside.utilities(observations).clone()
     learner.update(batch_for(learner, 0))
     assert torch.equal(beside.utilities(observations), learner.policy().utilities(observations))
@@ -157,9 +188,10 @@ def test_outputs_follow_the_parameters_and_refuse_critics_that_there_are_not() -
     parameters = initialise(shape, torch.Generator().manual_seed(0), CPU)
     critics = NativeCritics(shape, parameters)
     observations = np.ones((2, 5), np.float32)
-    before = critics.outputs(observations, 0).copy()
+    first = np.zeros(2, np.int64)
+    before = critics.outputs(observations, first)
     parameters["head.bias"][0] += 1
-    np.testing.assert_allclose(critics.outputs(observations, 0), before + 1, rtol=1e-5)
+    np.testing.assert_allclose(critics.outputs(observations, first), before + 1, rtol=1e-5)
     with pytest.raises(IndexError, match="1 critics are asked for that are none of the 4"):
         critics.outputs(observations, np.array([0, 4]))
 
@@ -168,7 +200,8 @@ def test_outputs_follow_the_parameters_and_refuse_critics_that_there_are_not() -
 def test_a_policy_can_be_asked_by_several_threads() -> None:
     """C works without Python's lock, in memory that belongs to the policy."""
     shape, rng = NetworkShape(5, 256, FactorisedActions((3, 3)), 2, "utilities"), np.random.default_rng(0)
-    policy = Policy(shape, initialise(shape, torch.Generator().manual_seed(0), CPU), None, "native")
+    parameters = initialise(shape, torch.Generator().manual_seed(0), CPU)
+    policy = Policy(shape, parameters, None, NativeCritics(shape, parameters))
     batches = [rng.normal(size=(20, 5)).astype(np.float32) for _ in range(40)]
     alone = [policy.utilities(batch) for batch in batches]
     with ThreadPoolExecutor(4) as pool:

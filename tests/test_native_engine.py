@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
 import platform
+import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -33,7 +36,7 @@ from revalued.learner.engine import NonFiniteError
 from revalued.learner.learner import Learner
 from revalued.learner.native_update import NativeEngine
 from revalued.learner.torch_update import TorchEngine
-from revalued.native import choice, library, why_missing
+from revalued.native import choice, layout, library, why_missing
 from revalued.native.choice import resolve_engine
 from revalued.native.sizes import merging_pays
 from revalued.ops.losses import huber
@@ -147,7 +150,7 @@ def test_the_weight_function_at_all_sizes_of_errors(size: float) -> None:
     learner.load_tensors(state, updates=0)
     batch = batch_for(learner, seed=0, discount=0.0)
     batch.returns[:] = size
-    target = Policy(learner.shape, learner.target, None, "torch").utilities(batch.observations)[0, :, 0].double()
+    target = Policy(learner.shape, learner.target, None).utilities(batch.observations)[0, :, 0].double()
     chosen = target.gather(1, torch.from_numpy(batch.actions))
     expected = -np.expm1(-float(np.float32(size))) * huber(chosen).mean().item()
     _, metrics = learner.update(batch)
@@ -298,6 +301,31 @@ def test_a_library_of_other_sources_is_not_used(monkeypatch: pytest.MonkeyPatch)
     found = library._load.__wrapped__()
     assert isinstance(found, str)
     assert "other sources" in found
+
+
+@NEEDS_NATIVE
+@pytest.mark.parametrize("structure", layout.STRUCTURES)
+def test_a_library_with_a_structure_of_another_size_is_not_used(
+    structure: type[ctypes.Structure], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    longer = type(structure.__name__, (structure,), {"_fields_": [("one_more", ctypes.c_void_p)]})
+    monkeypatch.setattr(library, "STRUCTURES", [longer])
+    name, size = structure.__name__.removesuffix("C"), ctypes.sizeof(structure)
+    found = library._load.__wrapped__()
+    assert isinstance(found, str)
+    assert f"it does not fit this Python code: {name} has {size} bytes in C and {size + 8} here" in found
+
+
+def test_every_structure_of_the_header_is_checked() -> None:
+    header = Path(library.__file__).with_name("kernels.h").read_text()
+    shared = set(re.findall(r"^} (\w+);", header, re.MULTILINE)) - {"Place"}  # which Python never sees
+    assert {structure.__name__.removesuffix("C") for structure in layout.STRUCTURES} == shared
+
+
+def test_a_structure_refuses_names_that_it_has_not() -> None:
+    assert layout.StepC(clip=2.0).clip == 2.0
+    with pytest.raises(TypeError, match="StepC has no clipp"):
+        layout.StepC(clipp=2.0)
 
 
 def test_a_library_that_was_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -236,7 +236,7 @@ class Agent:
                 self._state = _Acting(run.policy, *counts, can_learn=not run.meta.get(ACTING_ONLY))
             else:
                 learner = make_learner(self.config, self._run.shape, resolve_device(self._device))
-                self._state = _Acting(Policy(learner.shape, learner.online, learner.support), 0, 0)
+                self._state = _Acting(learner.policy(), 0, 0)
         return self._state
 
     def _follow(self, event: Event) -> Agent:

@@ -2,49 +2,71 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Protocol
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from revalued.config import EngineName
-from revalued.native.acting import NativeCritics
-from revalued.native.choice import resolve_engine
+from revalued.actions import FactorisedActions
 from revalued.networks import NetworkShape, Parameters, interpret, predict
 from revalued.ops.categorical import expected_values
 from revalued.ops.utilities import greedy_actions
 
 
+class Critics(Protocol):
+    """Critics that are asked for the raw outputs of their heads."""
+
+    def all_outputs(self, observations: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return what each critic says about each of the observations [B, D]: [K, B, O]."""
+
+    def outputs(self, observations: NDArray[np.float32], critics: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Return outputs [B, O] of observations [B, D], each through the critic [B] named for it."""
+
+
+class TorchCritics:
+    """Critics evaluated by PyTorch, on the device of their parameters."""
+
+    def __init__(self, shape: NetworkShape, parameters: Parameters) -> None:
+        self._parameters = parameters
+        # one dimension of as many choices as the head has outputs: these as they are
+        self._shape = replace(shape, actions=FactorisedActions((shape.head_size,)), head="utilities", atoms=1)
+
+    def all_outputs(self, observations: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return what each critic says about each of the observations [B, D]: [K, B, O]."""
+        with torch.no_grad():
+            inputs = torch.tensor(observations, device=self._parameters["input"].device)
+            outputs: NDArray[np.float32] = predict(self._parameters, inputs, self._shape, None)[:, :, 0].cpu().numpy()
+        return outputs
+
+    def outputs(self, observations: NDArray[np.float32], critics: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Return outputs [B, O] of observations [B, D], each through the critic [B] named for it."""
+        own: NDArray[np.float32] = self.all_outputs(observations)[critics, np.arange(len(critics))]
+        return own
+
+
 class Policy:
-    """Per-dimension values of every choice, from whatever parameters it is given."""
+    """Per-dimension values of every choice, from whatever parameters it is given; PyTorch's unless told otherwise."""
 
     def __init__(
-        self,
-        shape: NetworkShape,
-        parameters: Parameters,
-        support: Tensor | None,
-        engine: EngineName | NativeCritics = "auto",
+        self, shape: NetworkShape, parameters: Parameters, support: Tensor | None, critics: Critics | None = None
     ) -> None:
         self.shape, self.parameters, self.support = shape, parameters, support
         self.device = parameters["input"].device
-        if not isinstance(engine, NativeCritics) and resolve_engine(engine, self.device) == "native":
-            engine = NativeCritics(shape, parameters)
-        self._native = engine if isinstance(engine, NativeCritics) else None
+        self.critics: Critics = TorchCritics(shape, parameters) if critics is None else critics
         self._is_plain = shape.head == "utilities" and not shape.actions.is_padded
         self.exists = torch.from_numpy(shape.actions.exists).to(self.device) if shape.actions.is_padded else None
 
     def utilities(self, observations: NDArray[np.float32]) -> Tensor:
         """Return utilities [K, B, N, A] for observations [B, D]; a categorical head's expected values."""
-        if self._native is not None:
-            return self._meaning(torch.from_numpy(self._native_outputs(observations)))
-        with torch.no_grad():
-            output = predict(self.parameters, torch.tensor(observations, device=self.device), self.shape, self.exists)
-        return output if self.support is None else expected_values(output, self.support)
+        return self._meaning(self.critics.all_outputs(observations))
 
     def greedy(self, observations: NDArray[np.float32], masks: NDArray[np.bool_] | None = None) -> NDArray[np.int64]:
         """Return the greedy actions [B, N] of the ensemble's mean utilities, legal under the masks [B, Σ sizes]."""
-        if self._native is not None and self._is_plain and masks is None:
-            raw = self._native_outputs(observations)
+        if self._is_plain and masks is None:
+            raw = self.critics.all_outputs(observations)
             return self._best(raw[0] if len(raw) == 1 else raw.mean(axis=0))
         legal = None if masks is None else self.shape.actions.legal(masks)
         return self._best_legal(self.utilities(observations).mean(dim=0), legal)
@@ -56,32 +78,14 @@ class Policy:
         legal: NDArray[np.bool_] | None = None,
     ) -> NDArray[np.int64]:
         """Return for every lane the greedy action [N] of the critic drawn for it, among those `legal` [L, N, A]."""
-        if self._native is None:
-            lanes = torch.arange(len(critics), device=self.device)
-            own = self.utilities(observations)[torch.from_numpy(critics).to(self.device), lanes]
-            return self._best_legal(own, legal)
-        if self.shape.critics == 1:
-            raw = self._native.outputs(observations, 0)
-        else:  # lanes that drew the same critic side by side
-            order = critics.argsort(kind="stable")
-            raw = np.empty((len(critics), self.shape.head_size), np.float32)
-            raw[order] = self._native.outputs(observations[order], critics[order])
+        raw = self.critics.outputs(observations, critics)
         if self._is_plain and legal is None:
             return self._best(raw)
-        return self._best_legal(self._meaning(torch.from_numpy(raw)[None])[0], legal)
+        return self._best_legal(self._meaning(raw[None])[0], legal)
 
-    def _native_outputs(self, observations: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return raw outputs [K, B, O]."""
-        assert self._native is not None
-        num_critics, batch = self.shape.critics, len(observations)
-        if num_critics == 1:
-            return self._native.outputs(observations, 0)[None]
-        critics = np.arange(num_critics).repeat(batch)
-        raw = self._native.outputs(np.tile(observations, (num_critics, 1)), critics)
-        return raw.reshape(num_critics, batch, -1)
-
-    def _meaning(self, raw: Tensor) -> Tensor:
-        output = interpret(raw, self.shape, self.exists)
+    def _meaning(self, raw: NDArray[np.float32]) -> Tensor:
+        """Return utilities [K, B, N, A] from raw outputs [K, B, O]."""
+        output = interpret(torch.from_numpy(raw).to(self.device), self.shape, self.exists)
         return output if self.support is None else expected_values(output, self.support)
 
     def _best(self, utilities: NDArray[np.float32]) -> NDArray[np.int64]:

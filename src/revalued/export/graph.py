@@ -1,7 +1,7 @@
 """The greedy policy as an ONNX graph, written out node by node so that it reads like `networks.predict`.
 
 Each critic is a branch of its own, because runtimes have their fastest products for plain matrices, and layers without
-an activation between them are multiplied together, as in the native engine: the input and the first block layer, where
+an activation between them are multiplied together, as in `native/folding.c`: the input and the first block layer, where
 there are fewer observations than hidden units, and LayerNorm's scale and shift with the head. Measured at walker sizes
 with 10 critics, the two halve the time of an observation and the size of the file.
 """
@@ -19,6 +19,7 @@ from revalued.acting.policy import Policy
 from revalued.actions import FactorisedActions
 from revalued.envs.spaces.choice_table import ActionPart, ChoiceTable
 from revalued.errors import UserError
+from revalued.native.sizes import merging_shrinks
 from revalued.networks import LAYER_NORM_EPSILON, NetworkShape
 
 OPSET, IR_VERSION = 17, 8
@@ -101,7 +102,7 @@ def _critic(graph: Graph, critic: str, shape: NetworkShape, weights: dict[str, N
     # the last row of the input layer is its bias
     weight, bias = weights["input"][:-1], weights["input"][-1:]
     hidden = linear("input", "observation", weight, bias)
-    if shape.observation_size < shape.hidden_size:
+    if merging_shrinks(shape):
         merged = bias @ weights["block1.weight"] + weights["block1.bias"]
         block = linear("block1", "observation", weight @ weights["block1.weight"], merged)
     else:

@@ -57,7 +57,7 @@ class Learner:
 
     def policy(self) -> Policy:
         """Return the online critics' policy, which follows every update."""
-        return Policy(self.shape, self.online, self.support, self._engine.critics() or "torch")
+        return Policy(self.shape, self.online, self.support, self._engine.critics())
 
     def check_finite(self) -> None:
         """Raise if any parameter is not a finite number; called before a checkpoint is written."""

@@ -12,18 +12,14 @@ from numpy.typing import NDArray
 from revalued.native.layout import CriticsC, Memory, ParametersC, address, array_address
 from revalued.native.library import load
 from revalued.native.merging import MergedLayers
+from revalued.native.sizes import merging_saves_reading
 from revalued.networks import LAYER_NORM_EPSILON, NetworkShape, Parameters
 
 ROWS_AT_A_TIME = 64
 
 
-def merging_saves_reading(shape: NetworkShape) -> bool:
-    """Tell whether the product of the first two layers is so much smaller than the second that making it pays."""
-    return 4 * (shape.observation_size + 1) <= shape.hidden_size
-
-
 class NativeCritics:
-    """Critics whose parameters, on the CPU, are read anew in every call.
+    """`Critics` for a policy, whose parameters, on the CPU, are read anew in every call.
 
     Where there are few observations, the first two layers are multiplied beforehand. An engine that does so for its
     updates hands over its product, equal to the bit to the one made here.
@@ -64,15 +60,30 @@ class NativeCritics:
         self._memory = memory
         self._addresses = (address(self._inputs), array_address(self._critic_of, np.int64), address(out))
 
-    def outputs(self, observations: NDArray[np.float32], critics: NDArray[np.int64] | int) -> NDArray[np.float32]:
-        """Return raw head outputs [R, O] of observations [R, D], each through the critic [R] named for it.
+    def all_outputs(self, observations: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return what each critic says about each of the observations [B, D]: [K, B, O]."""
+        num_critics, batch = self._shape.critics, len(observations)
+        if num_critics == 1:
+            return self._outputs(observations, 0)[None]
+        critics = np.arange(num_critics).repeat(batch)
+        return self._outputs(np.tile(observations, (num_critics, 1)), critics).reshape(num_critics, batch, -1)
 
-        Neighbours that name the same critic go through it together, so it is best to have them sorted.
-        """
-        with self._lock:  # Python's own lock is open while C works in the memory of this object
+    def outputs(self, observations: NDArray[np.float32], critics: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Return outputs [B, O] of observations [B, D], each through the critic [B] named for it."""
+        if self._shape.critics == 1:
             return self._outputs(observations, critics)
+        order = critics.argsort(kind="stable")  # neighbours that name the same critic go through it together
+        found = np.empty((len(critics), self._shape.head_size), np.float32)
+        found[order] = self._outputs(observations[order], critics[order])
+        return found
 
     def _outputs(self, observations: NDArray[np.float32], critics: NDArray[np.int64] | int) -> NDArray[np.float32]:
+        with self._lock:  # Python's own lock is open while C works in the memory of this object
+            return self._outputs_alone(observations, critics)
+
+    def _outputs_alone(
+        self, observations: NDArray[np.float32], critics: NDArray[np.int64] | int
+    ) -> NDArray[np.float32]:
         rows = len(observations)
         if rows > self._capacity:
             self._reserve(rows)

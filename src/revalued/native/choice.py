@@ -1,4 +1,4 @@
-"""Which engine a run uses: C code or PyTorch."""
+"""Which engine a run uses, and who evaluates its critics: C code or PyTorch."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import torch
 
 from revalued.config import EngineName
 from revalued.errors import UserError
+from revalued.native.acting import NativeCritics
 from revalued.native.library import why_missing
+from revalued.networks import NetworkShape, Parameters
 
 
 def resolve_engine(name: EngineName, device: torch.device, *, compiled: bool = False) -> EngineName:
@@ -21,3 +23,9 @@ def resolve_engine(name: EngineName, device: torch.device, *, compiled: bool = F
     if reason := why_missing():
         raise UserError(f"the native engine cannot be used here ({reason}): use --engine torch")
     return "native"
+
+
+def native_critics(name: EngineName, shape: NetworkShape, parameters: Parameters) -> NativeCritics | None:
+    """Return the critics that this engine hands to a policy; None where PyTorch evaluates them."""
+    is_native = resolve_engine(name, parameters["input"].device) == "native"
+    return NativeCritics(shape, parameters) if is_native else None

@@ -13,3 +13,16 @@ def merging_pays(shape: NetworkShape, rows: int, *, backward: bool) -> bool:
     separate = products * rows * hidden * hidden
     merged = products * inputs * hidden * hidden + (2 if backward else 1) * rows * inputs * hidden
     return merged < separate
+
+
+def merging_saves_reading(shape: NetworkShape) -> bool:
+    """Tell whether the product of the first two layers is so much smaller than the second that making it pays.
+
+    With a few observations it is reading the weights that takes the time, not arithmetic.
+    """
+    return 4 * (shape.observation_size + 1) <= shape.hidden_size
+
+
+def merging_shrinks(shape: NetworkShape) -> bool:
+    """Tell whether the product is smaller than the second layer: enough where it is made once and for all, in a file."""
+    return shape.observation_size < shape.hidden_size

@@ -14,6 +14,7 @@ from revalued.acting.policy import Policy
 from revalued.config import TrainConfig
 from revalued.envs import EnvSource, Task, task_of
 from revalued.errors import UserError
+from revalued.native.choice import native_critics
 from revalued.networks import Parameters
 from revalued.run.checkpoint import load_newest
 from revalued.run.contents import ACTING_ONLY, critics_in, refuse_foreign
@@ -67,5 +68,5 @@ def load_run(
     except ValueError as error:
         raise UserError(f"the checkpoint in {folder.checkpoints} does not match config.json: {error}") from error
     support = None if shape.support is None else torch.linspace(*shape.support, shape.network.atoms, device=place)
-    policy = Policy(shape.network, online, support)
+    policy = Policy(shape.network, online, support, native_critics("auto", shape.network, online))
     return SavedRun(folder, config, task, policy, target, checkpoint.group("replay"), checkpoint.meta)

@@ -13,6 +13,7 @@ from revalued.acting.exploration import explore
 from revalued.acting.policy import Policy
 from revalued.config import EngineName, ExplorationConfig
 from revalued.envs import Lanes, Task, lanes_from
+from revalued.native.choice import native_critics
 from revalued.networks import NetworkShape, zeros
 from revalued.seeding import episode_stream, exploration_rng
 from revalued.training.actors.block import Arrays, Block, BlockShape
@@ -53,7 +54,8 @@ class Actor:
         self._plan, self._actor, self._incarnation = plan, actor, incarnation
         self._parameters = zeros(plan.network, torch.device("cpu"))
         support = None if plan.support is None else torch.linspace(*plan.support, plan.network.atoms)
-        self._policy = Policy(plan.network, self._parameters, support, plan.engine)
+        critics = native_critics(plan.engine, plan.network, self._parameters)
+        self._policy = Policy(plan.network, self._parameters, support, critics)
         self._rng = exploration_rng(plan.seed, actor, incarnation)
         self._version: int | None = None
         self._lanes: Lanes | None = None
