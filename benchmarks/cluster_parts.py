@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -88,7 +89,7 @@ class LearnerSide:
         self._replay = make_replay(actors)  # what blocks go into
         self._env_steps = 0
         pace = Pace(
-            actors, LANES, BLOCK_STEPS, env_steps=10**12, warmup_env_steps=0, env_steps_per_update=5,
+            actors, LANES, BLOCK_STEPS, env_steps=10**12, warmup_env_steps=0, update_ratio=Fraction(1, 5),
             max_staleness=2 * actors * UPDATES_PER_BLOCK, in_order=False,
         )  # fmt: skip
         self._fleet = Fleet(RayLink(ray, self._plan, IdleActor), pace, [0] * actors, print)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -36,17 +37,18 @@ def learner_for(
     seed: int = 0,
     batch_size: int = 16,
     gradient_clip: float = NO_CLIP,
-    target_update_rate: float = 0.1,
+    target_update_rate: float | Literal["auto"] = 0.1,
     learning_rate: float = 1e-3,
     hidden_size: int = 12,
     engine: EngineName = "auto",
+    **options: Any,
 ) -> Learner:
     """Return a small learner whose targets and LayerNorms are far enough from where they start to be seen."""
     categorical = algorithm.head == "categorical"
     space = FactorisedActions.atomic(sizes) if algorithm.decomposition == "atomic" else FactorisedActions(sizes)
     atoms = 11 if categorical else 1
     shape = NetworkShape(observation_size, hidden_size, space, algorithm.critics, algorithm.head, atoms)
-    config = LearnerConfig(hidden_size, learning_rate, batch_size, gradient_clip, target_update_rate)
+    config = LearnerConfig(hidden_size, learning_rate, batch_size, gradient_clip, target_update_rate, **options)
     learner = Learner(algorithm, config, shape, (-3.0, 4.0) if categorical else None, seed, CPU, engine=engine)
     generator = torch.Generator().manual_seed(seed + 1)
     state = {name: tensor.clone() for name, tensor in learner.tensors().items()}
@@ -96,7 +98,16 @@ class NaiveLearner:
         online, target = group(learner, "online"), group(learner, "target")
         self.online = [NaiveCritic(self.shape, online, k, scale_trunk) for k in range(self.shape.critics)]
         self.target = [NaiveCritic(self.shape, target, k) for k in range(self.shape.critics)]
-        self.optimisers = [torch.optim.Adam(critic.parameters(), self.config.learning_rate) for critic in self.online]
+        self.optimisers = [self.optimiser(critic) for critic in self.online]
+
+    def optimiser(self, critic: NaiveCritic) -> torch.optim.Optimizer:
+        weights = [tensor for tensor in critic.parameters() if tensor.dim() == 2]
+        others = [tensor for tensor in critic.parameters() if tensor.dim() != 2]
+        groups = [
+            {"params": weights, "weight_decay": self.config.weight_decay},
+            {"params": others, "weight_decay": 0.0},
+        ]
+        return torch.optim.AdamW(groups, self.config.learning_rate)
 
     def tensors(self, batch: Batch) -> TensorBatch:
         observations, next_observations = torch.tensor(batch.observations), torch.tensor(batch.next_observations)
@@ -135,6 +146,7 @@ class NaiveLearner:
                     gradient *= self.config.gradient_clip / norm
             optimiser.step()
         rate = self.config.target_update_rate
+        assert rate != "auto"
         for target, online in zip(self.target, self.online, strict=True):
             for mine, theirs in zip(target.parameters(), online.parameters(), strict=True):
                 mine.data = mine.data + rate * (theirs.data - mine.data)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -56,6 +57,8 @@ def test_the_defaults_are_the_papers() -> None:
         "batch_size": 256,
         "gradient_clip": 40.0,
         "target_update_rate": 0.005,
+        "weight_decay": 0.0,
+        "normalise_observations": False,
     }
     assert dataclasses.asdict(CONFIG.exploration) == {
         "exploration": "joint",
@@ -65,7 +68,7 @@ def test_the_defaults_are_the_papers() -> None:
     replay, schedule = CONFIG.replay, CONFIG.schedule
     assert (replay.replay_capacity, replay.prioritised) == (500_000, True)
     assert (replay.priority_exponent, replay.importance_exponent) == (0.6, 0.2)
-    assert (schedule.env_steps_per_update, schedule.warmup_env_steps) == (5, 5_000)
+    assert (schedule.update_ratio, schedule.warmup_env_steps) == (Fraction(1, 5), 5_000)
     assert (schedule.eval_every, schedule.eval_episodes, CONFIG.bins) == (1_000, 1, 3)
 
 
@@ -160,7 +163,7 @@ def test_impossible_supports_are_refused(changes: dict[str, Any], reason: str) -
         ("replay", {"importance_exponent": 1.5}, "importance_exponent = 1.5"),
         ("schedule", {"env_steps": 0}, "env_steps = 0 .* at least 1"),
         ("schedule", {"num_envs": 0}, "num_envs = 0 .* at least 1"),
-        ("schedule", {"env_steps_per_update": 0}, "env_steps_per_update = 0 .* at least 1"),
+        ("schedule", {"updates_per_env_step": 0.01}, "updates_per_env_step = 0.01 .* between 0.05 and 8"),
         ("schedule", {"warmup_env_steps": -1}, "warmup_env_steps = -1 .* at least 0"),
         ("schedule", {"eval_every": 0}, "eval_every = 0 .* at least 1"),
         ("schedule", {"eval_episodes": 0}, "eval_episodes = 0 .* at least 1"),
@@ -290,3 +293,31 @@ def test_configurations_cannot_be_changed_in_place() -> None:
     algorithm: Any = AlgorithmConfig()
     with pytest.raises(dataclasses.FrozenInstanceError):
         algorithm.critics = 3
+
+
+def test_the_older_way_to_say_how_often_to_update_is_understood() -> None:
+    data = to_dict(TrainConfig("walker-walk"))
+    del data["schedule"]["updates_per_env_step"]
+    data["schedule"]["env_steps_per_update"] = 3
+    schedule = from_dict(data).schedule
+    assert schedule.update_ratio == Fraction(1, 3)
+    assert [schedule.updates_paid(n) for n in (0, 5_000, 5_002, 5_003, 5_300)] == [0, 0, 0, 1, 100]
+    data["schedule"]["env_steps_per_update"] = 0
+    with pytest.raises(UserError, match="env_steps_per_update"):
+        from_dict(data)
+
+
+@pytest.mark.parametrize(
+    ("part", "change", "message"),
+    [
+        ("learner", {"weight_decay": -1.0}, "weight_decay = -1.0 .* at least 0"),
+        ("learner", {"weight_decay": 1e4}, "below 1 / learning_rate"),
+        ("learner", {"target_update_rate": 0.0}, "above 0 and at most 1, or auto"),
+        ("schedule", {"updates_per_env_step": 9.0}, "between 0.05 and 8"),
+        ("schedule", {"updates_per_env_step": float("nan")}, "between 0.05 and 8"),
+    ],
+)
+def test_settings_of_the_recipe_that_cannot_work(part: str, change: dict[str, Any], message: str) -> None:
+    config = TrainConfig("walker-walk")
+    with pytest.raises(UserError, match=message):
+        validate(replace(config, **{part: replace(getattr(config, part), **change)}))

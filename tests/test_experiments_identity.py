@@ -60,7 +60,7 @@ def test_the_defaults_that_hashes_stand_on() -> None:
             "replay_capacity": 500_000, "prioritised": True, "priority_exponent": 0.6, "importance_exponent": 0.2,
         },
         "schedule": {
-            "env_steps": 500_000, "num_envs": 5, "env_steps_per_update": 5, "warmup_env_steps": 5_000,
+            "env_steps": 500_000, "num_envs": 5, "updates_per_env_step": 0.2, "warmup_env_steps": 5_000,
             "eval_every": 1_000, "eval_episodes": 1, "log_every": 200,
         },
         "execution": {"threads": None, "device": "auto", "compile": False},

@@ -144,7 +144,7 @@ def test_timed_runs_have_all_cores_and_rows_to_measure_between() -> None:
     for run in plan(trained("wall-time"), SCALES["laptop"]):
         schedule = run.config.schedule
         assert run.config.execution.threads is None
-        updates = (schedule.env_steps - schedule.warmup_env_steps) // schedule.env_steps_per_update
+        updates = schedule.updates_paid(schedule.env_steps)
         assert updates // schedule.eval_every >= 4
 
 

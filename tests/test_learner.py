@@ -165,6 +165,29 @@ def test_targets_move_by_the_polyak_rate_towards_the_updated_critics(engine: Eng
     assert_close(group(complete, "target"), group(complete, "online"), rtol=0, atol=0)
 
 
+@pytest.mark.parametrize("engine", ENGINES)
+def test_weights_decay_as_in_adamw_and_biases_and_norms_do_not(engine: EngineName) -> None:
+    learner = learner_for(preset("revalued"), weight_decay=3.0, engine=engine)
+    plain = learner_for(preset("revalued"), engine=engine)
+    twin = NaiveLearner(learner)
+    for seed in range(4):
+        batch = batch_for(learner, seed)
+        learner.update(batch)
+        plain.update(batch)
+        twin.update(batch)
+    assert_close(group(learner, "online"), twin.stacked(twin.online), rtol=0, atol=1e-5)
+    assert (learner.online["block2.weight"].abs().mean() < 0.995 * plain.online["block2.weight"].abs().mean()).item()
+
+
+def test_the_automatic_target_rate_by_hand() -> None:
+    # β = 0.5, N = 3, w = 0.6: 0.005 (1 + 0.5 · 3 · 0.6) and 0.005 (1 + 0.5 · 0.6)
+    assert learner_for(preset("revalued"), target_update_rate="auto").target_rate == pytest.approx(0.0095)
+    averaged = replace(preset("revalued"), regulariser_reduction="mean")
+    assert learner_for(averaged, target_update_rate="auto").target_rate == pytest.approx(0.0065)
+    assert learner_for(preset("decqn"), target_update_rate="auto").target_rate == 0.005
+    assert learner_for(preset("decqn"), target_update_rate=0.3).target_rate == 0.3
+
+
 def test_a_new_learners_targets_equal_its_critics() -> None:
     shape = NetworkShape(3, 12, FactorisedActions(SIZES), 2, "utilities")
     learner = Learner(AlgorithmConfig(critics=2), LearnerConfig(12), shape, None, 0, CPU)

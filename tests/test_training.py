@@ -215,3 +215,11 @@ def test_configurations_are_checked_before_anything_is_written(tmp_path: Path) -
         with pytest.raises(Exception, match=r"not possible|unknown|categorical"):
             start(config, tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("ratio", "expected"), [(0.05, 12), (0.2, 50), (0.3, 75), (1 / 3, 83), (1.0, 250), (2.5, 625), (8.0, 2000)]
+)
+def test_updates_follow_the_interactions_in_any_ratio(ratio: float, expected: int, tmp_path: Path) -> None:
+    path = train(quick_config(updates_per_env_step=ratio, eval_every=10_000), tmp_path / "run")
+    assert newest(path).meta["updates"] == expected

@@ -7,6 +7,8 @@ import types
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cache
 from typing import Any, Literal
 
 from revalued.errors import UserError, unknown_name
@@ -72,8 +74,12 @@ class LearnerConfig:
     """Transitions per update."""
     gradient_clip: float = 40.0
     """Largest gradient norm of each critic."""
-    target_update_rate: float = 0.005
-    """Polyak rate: how far the target network moves towards the online network in every update."""
+    target_update_rate: float | Literal["auto"] = 0.005
+    """Polyak rate: how far the target moves in every update; `auto` makes up for what the regulariser takes away."""
+    weight_decay: float = 0.0
+    """Weights shrink by this times the learning rate in every update (AdamW); norms and biases do not."""
+    normalise_observations: bool = False
+    """Shift and scale observations by the running mean and deviation of what has been seen."""
 
 
 @dataclass(frozen=True)
@@ -110,8 +116,8 @@ class ScheduleConfig:
     """Environment interactions in total, over all lanes."""
     num_envs: int = 5
     """Environments (lanes) stepped side by side."""
-    env_steps_per_update: int = 5
-    """Interactions for every gradient update."""
+    updates_per_env_step: float = 0.2
+    """Gradient updates for every interaction, from 0.05 to 8."""
     warmup_env_steps: int = 5_000
     """Interactions before the first update."""
     eval_every: int = 1_000
@@ -120,6 +126,20 @@ class ScheduleConfig:
     """Greedy test episodes per evaluation; their mean is reported."""
     log_every: int = 200
     """Updates between rows of metrics.csv."""
+
+    @property
+    def update_ratio(self) -> Fraction:
+        """Return `updates_per_env_step` as the fraction that a person meant: 0.2 is 1/5, to the bit."""
+        return _nearby_fraction(self.updates_per_env_step)
+
+    def updates_paid(self, env_steps: int) -> int:
+        """Return how many updates so many interactions pay for; those of the warm-up pay for none."""
+        return int(max(0, env_steps - self.warmup_env_steps) * self.update_ratio)
+
+
+@cache
+def _nearby_fraction(value: float) -> Fraction:
+    return Fraction(value).limit_denominator(1000)
 
 
 @dataclass(frozen=True)
@@ -189,14 +209,20 @@ def from_dict(data: Mapping[str, Any]) -> TrainConfig:
 
 
 def _without_retired(data: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Leave out an entry that older versions wrote, if it says what is now always so."""
-    execution = data.get("execution") if isinstance(data, Mapping) else None
-    if not isinstance(execution, Mapping) or "matmul_precision" not in execution:
+    """Translate entries that only older versions wrote."""
+    if not isinstance(data, Mapping):
         return data
-    kept = dict(execution)
-    if (precision := kept.pop("matmul_precision")) != "highest":
+    parts = {name: dict(part) for name, part in data.items() if isinstance(part, Mapping)}
+    execution, schedule = parts.get("execution", {}), parts.get("schedule", {})
+    precision = execution.pop("matmul_precision", "highest")
+    if precision != "highest":
         raise UserError(f"execution.matmul_precision = {precision!r} is not possible any more: it is always 'highest'")
-    return {**data, "execution": kept}
+    per_update = schedule.pop("env_steps_per_update", None)
+    if per_update is not None:
+        if not _matches(per_update, int) or per_update < 1:
+            raise UserError(f"configuration entry 'schedule.env_steps_per_update' has the wrong type: {per_update!r}")
+        schedule["updates_per_env_step"] = 1 / per_update
+    return {**data, **parts}
 
 
 def _build(cls: type[Any], data: object, where: str) -> Any:

@@ -81,6 +81,12 @@ def initialise(shape: NetworkShape, generator: torch.Generator, device: torch.de
     return {name: tensor.to(device) for name, tensor in parameters.items()}
 
 
+def decayed_weights(parameters: Parameters) -> list[Tensor]:
+    """Return the parameters that inputs are multiplied by, without biases and norms: views, not copies."""
+    without_bias = parameters["input"][:, :-1]
+    return [without_bias, *(parameters[f"{layer}.weight"] for layer in ("block1", "block2", "head"))]
+
+
 def interpret(output: Tensor, shape: NetworkShape, exists: Tensor | None) -> Tensor:
     """Return utilities [K, B, N, A] from raw head outputs [K, B, O]; logits [K, B, N, A, Z] with a categorical head."""
     grid = (*output.shape[:2], shape.actions.num_dimensions, shape.actions.max_choices)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import typing
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict
 
 import numpy as np
 
@@ -49,7 +49,9 @@ class Settings(TypedDict, total=False):
     learning_rate: float
     batch_size: int
     gradient_clip: float
-    target_update_rate: float
+    target_update_rate: float | Literal["auto"]
+    weight_decay: float
+    normalise_observations: bool
     exploration: Exploration
     epsilon_min: float
     epsilon_decay: float
@@ -59,7 +61,7 @@ class Settings(TypedDict, total=False):
     importance_exponent: float
     env_steps: int
     num_envs: int
-    env_steps_per_update: int
+    updates_per_env_step: float
     warmup_env_steps: int
     eval_every: int
     eval_episodes: int

@@ -25,9 +25,13 @@ def validate(config: TrainConfig) -> None:
         value = getattr(learner, name)
         _require(value > 0 and math.isfinite(value), name, value, "above 0 and finite")
     rate = learner.target_update_rate
-    _require(0 < rate <= 1, "target_update_rate", rate, "above 0 and at most 1")
-    for name in ("env_steps", "num_envs", "env_steps_per_update", "eval_every", "eval_episodes", "log_every"):
+    _require(rate == "auto" or 0 < rate <= 1, "target_update_rate", rate, "above 0 and at most 1, or auto")
+    decay = learner.weight_decay
+    _require(0 <= decay * learner.learning_rate < 1, "weight_decay", decay, "at least 0, and below 1 / learning_rate")
+    for name in ("env_steps", "num_envs", "eval_every", "eval_episodes", "log_every"):
         _require(getattr(schedule, name) >= 1, name, getattr(schedule, name), "at least 1")
+    ratio = schedule.updates_per_env_step
+    _require(0.05 <= ratio <= 8, "updates_per_env_step", ratio, "between 0.05 and 8")
     _require(schedule.warmup_env_steps >= 0, "warmup_env_steps", schedule.warmup_env_steps, "at least 0")
     _require(0 <= exploration.epsilon_min <= 1, "epsilon_min", exploration.epsilon_min, "between 0 and 1")
     _require(0 < exploration.epsilon_decay <= 1, "epsilon_decay", exploration.epsilon_decay, "above 0 and at most 1")

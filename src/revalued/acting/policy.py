@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Protocol
 
@@ -10,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from revalued.acting.normalisation import ObservationNormaliser
 from revalued.actions import FactorisedActions
 from revalued.networks import NetworkShape, Parameters, interpret, predict
 from revalued.ops.categorical import expected_values
@@ -51,9 +53,14 @@ class Policy:
     """Per-dimension values of every choice, from whatever parameters it is given; PyTorch's unless told otherwise."""
 
     def __init__(
-        self, shape: NetworkShape, parameters: Parameters, support: Tensor | None, critics: Critics | None = None
+        self,
+        shape: NetworkShape,
+        parameters: Parameters,
+        support: Tensor | None,
+        critics: Critics | None = None,
+        normaliser: ObservationNormaliser | None = None,
     ) -> None:
-        self.shape, self.parameters, self.support = shape, parameters, support
+        self.shape, self.parameters, self.support, self.normaliser = shape, parameters, support, normaliser
         self.device = parameters["input"].device
         self.critics: Critics = TorchCritics(shape, parameters) if critics is None else critics
         self._is_plain = shape.head == "utilities" and not shape.actions.is_padded
@@ -61,12 +68,12 @@ class Policy:
 
     def utilities(self, observations: NDArray[np.float32]) -> Tensor:
         """Return utilities [K, B, N, A] for observations [B, D]; a categorical head's expected values."""
-        return self._meaning(self.critics.all_outputs(observations))
+        return self._meaning(self._all_outputs(observations))
 
     def greedy(self, observations: NDArray[np.float32], masks: NDArray[np.bool_] | None = None) -> NDArray[np.int64]:
         """Return the greedy actions [B, N] of the ensemble's mean utilities, legal under the masks [B, Σ sizes]."""
         if self._is_plain and masks is None:
-            raw = self.critics.all_outputs(observations)
+            raw = self._all_outputs(observations)
             return self._best(raw[0] if len(raw) == 1 else raw.mean(axis=0))
         legal = None if masks is None else self.shape.actions.legal(masks)
         return self._best_legal(self.utilities(observations).mean(dim=0), legal)
@@ -78,10 +85,30 @@ class Policy:
         legal: NDArray[np.bool_] | None = None,
     ) -> NDArray[np.int64]:
         """Return for every lane the greedy action [N] of the critic drawn for it, among those `legal` [L, N, A]."""
-        raw = self.critics.outputs(observations, critics)
+        raw = self.critics.outputs(self.normalise(observations), critics)
         if self._is_plain and legal is None:
             return self._best(raw)
         return self._best_legal(self._meaning(raw[None])[0], legal)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return everything that actions depend on, by the names that checkpoints give it."""
+        sums = {} if self.normaliser is None else self.normaliser.tensors()
+        groups = {"online": self.parameters, "observations": sums}
+        return {f"{group}.{name}": tensor for group, stack in groups.items() for name, tensor in stack.items()}
+
+    def load_tensors(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take over what `tensors` returned."""
+        for name, tensor in self.tensors().items():
+            tensor.copy_(tensors[name])
+        if self.normaliser is not None:
+            self.normaliser.settle()
+
+    def normalise(self, observations: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return observations as the critics take them."""
+        return observations if self.normaliser is None else self.normaliser(observations)
+
+    def _all_outputs(self, observations: NDArray[np.float32]) -> NDArray[np.float32]:
+        return self.critics.all_outputs(self.normalise(observations))
 
     def _meaning(self, raw: NDArray[np.float32]) -> Tensor:
         """Return utilities [K, B, N, A] from raw outputs [K, B, O]."""

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from revalued.acting.normalisation import LARGEST, ObservationNormaliser
 from revalued.acting.policy import Policy
 from revalued.actions import FactorisedActions
 from revalued.envs.spaces.choice_table import ActionPart, ChoiceTable
@@ -91,7 +92,19 @@ def policy_model(policy: Policy, choices: ChoiceTable, *, masked: bool = False) 
     )
 
 
-def _critic(graph: Graph, critic: str, shape: NetworkShape, weights: dict[str, NDArray[np.float64]]) -> str:
+def _normalised(graph: Graph, normaliser: ObservationNormaliser | None) -> str:
+    """Return the observation as the critics take it."""
+    if normaliser is None:
+        return "observation"
+    centred = graph.add("Sub", "observation.centred", "observation", graph.constant("shift", normaliser.shift))
+    scaled = graph.add("Mul", "observation.scaled", centred, graph.constant("scale", normaliser.scale))
+    ends = (graph.constant(name, np.float32(value)) for name, value in (("lowest", -LARGEST), ("largest", LARGEST)))
+    return graph.add("Clip", "observation.normal", scaled, *ends)
+
+
+def _critic(
+    graph: Graph, critic: str, observation: str, shape: NetworkShape, weights: dict[str, NDArray[np.float64]]
+) -> str:
     """Return the raw head output [B, O] of one critic; `weights` are its parameters alone."""
 
     def linear(layer: str, inputs: str, weight: NDArray[np.float64], bias: NDArray[np.float64]) -> str:
@@ -101,10 +114,10 @@ def _critic(graph: Graph, critic: str, shape: NetworkShape, weights: dict[str, N
 
     # the last row of the input layer is its bias
     weight, bias = weights["input"][:-1], weights["input"][-1:]
-    hidden = linear("input", "observation", weight, bias)
+    hidden = linear("input", observation, weight, bias)
     if merging_shrinks(shape):
         merged = bias @ weights["block1.weight"] + weights["block1.bias"]
-        block = linear("block1", "observation", weight @ weights["block1.weight"], merged)
+        block = linear("block1", observation, weight @ weights["block1.weight"], merged)
     else:
         block = linear("block1", hidden, weights["block1.weight"], weights["block1.bias"])
     block = graph.add("Relu", f"{critic}.block1.relu", block)
@@ -125,9 +138,10 @@ def _utilities(graph: Graph, policy: Policy) -> str:
     parameters = {name: tensor.detach().cpu().double().numpy() for name, tensor in policy.parameters.items()}
     if policy.support is not None:
         graph.constant("support", policy.support.cpu().numpy())
+    observation = _normalised(graph, policy.normaliser)
     for number in range(shape.critics):
         critic = f"critic{number}"
-        output = _critic(graph, critic, shape, {name: stack[number] for name, stack in parameters.items()})
+        output = _critic(graph, critic, observation, shape, {name: stack[number] for name, stack in parameters.items()})
         if policy.support is not None:
             logits = graph.reshape(f"{critic}.logits", output, 0, *grid, shape.atoms)
             probabilities = graph.add("Softmax", f"{critic}.probabilities", logits, axis=-1)

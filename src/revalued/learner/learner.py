@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from revalued.acting.normalisation import ObservationNormaliser
 from revalued.acting.policy import Policy
 from revalued.config import AlgorithmConfig, EngineName, LearnerConfig
 from revalued.learner.engine import Engine, NonFiniteError
@@ -17,6 +18,7 @@ from revalued.learner.native_update import NativeEngine
 from revalued.learner.torch_update import TorchEngine
 from revalued.native.choice import resolve_engine
 from revalued.networks import NetworkShape, initialise, zeros
+from revalued.ops.targets import compensated_rate
 from revalued.replay import Batch
 
 
@@ -36,12 +38,15 @@ class Learner:
         compile_update: bool = False,
     ) -> None:
         self.algorithm, self.config, self.shape, self.device = algorithm, config, shape, device
+        self.target_rate = _target_rate(algorithm, config, shape.actions.num_dimensions)
+        """How far the target moves in every update."""
         self.updates = 0
         self.online = initialise(shape, torch.Generator().manual_seed(seed), device)
         self.target = {name: tensor.clone() for name, tensor in self.online.items()}
         self.first_moment, self.second_moment = zeros(shape, device), zeros(shape, device)
         self.exists = torch.from_numpy(shape.actions.exists).to(device) if shape.actions.is_padded else None
         self.support = None if support is None else torch.linspace(*support, shape.atoms, device=device)
+        self.normaliser = ObservationNormaliser(shape.observation_size) if config.normalise_observations else None
         self._engine: Engine
         if resolve_engine(engine, device, compiled=compile_update) == "native":
             self._engine = NativeEngine(self)
@@ -51,13 +56,16 @@ class Learner:
     @torch.no_grad()
     def update(self, batch: Batch) -> tuple[NDArray[np.float32], Metrics]:
         """Do one gradient step on the batch; return its new priorities [B] and metrics for the log."""
+        if self.normaliser is not None:
+            now, following = self.normaliser(batch.observations), self.normaliser(batch.next_observations)
+            batch = batch._replace(observations=now, next_observations=following)
         priorities, metrics = self._engine.update(batch, self.updates)
         self.updates += 1
         return priorities, metrics
 
     def policy(self) -> Policy:
         """Return the online critics' policy, which follows every update."""
-        return Policy(self.shape, self.online, self.support, self._engine.critics())
+        return Policy(self.shape, self.online, self.support, self._engine.critics(), self.normaliser)
 
     def check_finite(self) -> None:
         """Raise if any parameter is not a finite number; called before a checkpoint is written."""
@@ -73,6 +81,8 @@ class Learner:
             "adam.first_moment": self.first_moment,
             "adam.second_moment": self.second_moment,
         }
+        if self.normaliser is not None:
+            groups["observations"] = self.normaliser.tensors()
         return {f"{group}.{name}": tensor for group, stack in groups.items() for name, tensor in stack.items()}
 
     def load_tensors(self, tensors: Mapping[str, Tensor], updates: int) -> None:
@@ -83,4 +93,12 @@ class Learner:
                 raise ValueError(f"the checkpoint's {name} does not fit this network")
         for name, tensor in own.items():
             tensor.copy_(tensors[name])
+        if self.normaliser is not None:
+            self.normaliser.settle()
         self.updates = updates
+
+
+def _target_rate(algorithm: AlgorithmConfig, config: LearnerConfig, num_dimensions: int) -> float:
+    if config.target_update_rate != "auto":
+        return config.target_update_rate
+    return compensated_rate(algorithm.beta, num_dimensions, is_summed=algorithm.regulariser_reduction == "sum")

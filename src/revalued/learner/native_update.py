@@ -184,7 +184,8 @@ class NativeEngine:
             rate1=1 - ADAM_BETAS[0],
             rate2=1 - ADAM_BETAS[1],
             epsilon=ADAM_EPSILON,
-            target_rate=config.target_update_rate,
+            target_rate=self.state.target_rate,
+            keep=1 - config.learning_rate * config.weight_decay,
             norms=array_address(self._norms, np.float32),
         )
 

@@ -16,7 +16,7 @@ from revalued.learner.engine import (
     metrics_of,
     to_tensors,
 )
-from revalued.networks import Parameters, predict
+from revalued.networks import Parameters, decayed_weights, predict
 from revalued.replay import Batch
 
 if TYPE_CHECKING:
@@ -56,11 +56,13 @@ class TorchEngine:
             terms.loss.backward()  # type: ignore[no-untyped-call]
         priorities = finite_priorities(terms, updates)
         norms = self._clip()
+        for weight in decayed_weights(learner.online) if learner.config.weight_decay else ():
+            weight *= 1 - learner.config.learning_rate * learner.config.weight_decay
         for state in self._optimiser.state.values():
             state["step"].fill_(updates)  # those that a checkpoint has behind it count too
         self._optimiser.step()
         for name, target in learner.target.items():
-            target.lerp_(learner.online[name], learner.config.target_update_rate)
+            target.lerp_(learner.online[name], learner.target_rate)
         return Updated(priorities, metrics_of(terms, norms))
 
     def _loss(self, batch: TensorBatch) -> LossTerms:

@@ -94,6 +94,7 @@ typedef struct {
 /* What changes from update to update. */
 typedef struct {
     float clip, step_size, rate1, rate2, correction2, epsilon, target_rate;
+    float keep;   /* what is left of a weight that decays */
     float *norms; /* [K], of the gradients before clipping */
 } Step;
 

@@ -107,6 +107,7 @@ class StepC(_StructureC):
 
     _fields_ = [
         *((name, c_float) for name in ("clip", "step_size", "rate1", "rate2", "correction2", "epsilon", "target_rate")),
+        ("keep", c_float),
         *_pointers("norms"),
     ]
 

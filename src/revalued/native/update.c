@@ -20,16 +20,25 @@ VECTORISED static void adam(float *restrict online, const float *restrict gradie
     }
 }
 
+VECTORISED static void shrink(float *x, int size, float factor)
+{
+    for (int i = 0; i < size; i++)
+        x[i] *= factor;
+}
+
 /* Adam for this thread's part of a critic; the first two layers come last, to be in the cache when they are folded. */
 static void step_critic(const Update *u, const Step *step, float factor, int critic, Place at)
 {
     int D = u->inputs, H = u->hidden, O = u->outputs;
     const int sizes[NUM_PARAMETERS] = {D * H, H * H, H, H * H, H, H, H, H * O, O};
+    const int decaying[NUM_PARAMETERS] = {(D - 1) * H, H * H, 0, H * H, 0, 0, 0, H * O, 0}; /* weights, not biases */
     for (int i = NUM_PARAMETERS - 1; i >= 0; i--) {
         int from = cut(sizes[i], at.part, at.parts, ALIGNED_FLOATS);
         int to = cut(sizes[i], at.part + 1, at.parts, ALIGNED_FLOATS);
         size_t place = (size_t)critic * sizes[i] + from;
         const float *gradient = u->gradients.all[i] + (size_t)at.team * sizes[i] + from;
+        if (step->keep < 1)
+            shrink(u->online.all[i] + place, (to < decaying[i] ? to : decaying[i]) - from, step->keep);
         adam(u->online.all[i] + place, gradient, u->first_moment.all[i] + place, u->second_moment.all[i] + place,
              u->target.all[i] + place, to - from, factor, *step);
     }

@@ -27,6 +27,21 @@ def mean_of_max(target_next: Tensor, online_next: Tensor | None, legal: Tensor |
     return target_next.gather(-1, choice[..., None]).squeeze(-1).mean(dim=0)
 
 
+USUAL_RATE = 0.005
+USUAL_WEIGHT = 0.6
+"""Mean of the regulariser's weights w, as measured on walker-walk."""
+
+
+def compensated_rate(beta: float, num_dimensions: int, *, is_summed: bool) -> float:
+    """Return the Polyak rate at which values rise as fast as with the usual one and no regulariser.
+
+    The pull towards the target network balances the TD gradient at a distance, so that values follow as if the rate
+    were τ / (1 + ρ w), with ρ = β N where the regulariser is summed over dimensions and β where it is averaged.
+    """
+    pull = beta * (num_dimensions if is_summed else 1)
+    return min(1.0, USUAL_RATE * (1 + pull * USUAL_WEIGHT))
+
+
 def n_step_target(returns: Tensor, discounts: Tensor, next_values: Tensor) -> Tensor:
     """Return y = R + Γ · V(s'), with Γ = 0 where the episode terminated; all [B]."""
     return returns + discounts * next_values

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from revalued.acting.exploration import epsilon_at
+from revalued.acting.normalisation import ObservationNormaliser
 from revalued.acting.policy import Policy
 from revalued.config import TrainConfig
 from revalued.errors import UserError
@@ -72,7 +73,7 @@ def restore_run(trainer: Trainer, checkpoint: Checkpoint) -> None:
 def policy_contents(config: TrainConfig, policy: Policy, updates: int) -> Contents:
     """Return what is enough to act, but not to go on learning."""
     meta = {ACTING_ONLY: True, **_belonging(config, policy.shape, updates)}
-    return meta, {f"online.{name}": tensor for name, tensor in policy.parameters.items()}, {}
+    return meta, policy.tensors(), {}
 
 
 def critics_in(checkpoint: Checkpoint, group: str, shape: NetworkShape, device: torch.device) -> Parameters:
@@ -85,6 +86,18 @@ def critics_in(checkpoint: Checkpoint, group: str, shape: NetworkShape, device: 
         # a copy: matrix products may round differently for buffers of another alignment, such as those of a file
         found[name] = stored.to(device, copy=True)
     return found
+
+
+def normaliser_in(checkpoint: Checkpoint, shape: NetworkShape) -> ObservationNormaliser:
+    """Return what observations were normalised with."""
+    normaliser = ObservationNormaliser(shape.observation_size)
+    for name, tensor in normaliser.tensors().items():
+        stored = checkpoint.tensors.get(f"observations.{name}")
+        if stored is None or stored.shape != tensor.shape:
+            raise ValueError(f"observations.{name} does not fit this network")
+        tensor.copy_(stored)
+    normaliser.settle()
+    return normaliser
 
 
 def refuse_foreign(checkpoint: Checkpoint, folder: RunFolder, config: TrainConfig, shape: NetworkShape) -> None:

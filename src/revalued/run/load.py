@@ -17,7 +17,7 @@ from revalued.errors import UserError
 from revalued.native.choice import native_critics
 from revalued.networks import Parameters
 from revalued.run.checkpoint import load_newest
-from revalued.run.contents import ACTING_ONLY, critics_in, refuse_foreign
+from revalued.run.contents import ACTING_ONLY, critics_in, normaliser_in, refuse_foreign
 from revalued.run.folder import RunFolder
 from revalued.run.prepare import resolve_device
 from revalued.training.build import agent_shape
@@ -65,8 +65,9 @@ def load_run(
         online = critics_in(checkpoint, "online", shape.network, place)
         is_whole = not checkpoint.meta.get(ACTING_ONLY)
         target = critics_in(checkpoint, "target", shape.network, place) if is_whole else None
+        normaliser = normaliser_in(checkpoint, shape.network) if config.learner.normalise_observations else None
     except ValueError as error:
         raise UserError(f"the checkpoint in {folder.checkpoints} does not match config.json: {error}") from error
     support = None if shape.support is None else torch.linspace(*shape.support, shape.network.atoms, device=place)
-    policy = Policy(shape.network, online, support, native_critics("auto", shape.network, online))
+    policy = Policy(shape.network, online, support, native_critics("auto", shape.network, online), normaliser)
     return SavedRun(folder, config, task, policy, target, checkpoint.group("replay"), checkpoint.meta)

@@ -37,6 +37,7 @@ class LaneLoop:
             self._observations = self._lanes.reset()
             self._masks = self._lanes.masks
             trainer.replay.begin(self._observations, masks=self._masks)
+            trainer.observe(self._observations)
         while trainer.env_steps < self._config.schedule.env_steps and not should_stop():
             self._cycle(trainer, self._observations)
             trainer.record.tick(trainer.counts)
@@ -89,6 +90,7 @@ class LaneLoop:
             reset_masks=step.masks,
         )
         self._observations, self._masks = step.observations, step.masks
+        trainer.observe(step.observations)
         trainer.record.add_step(step.rewards, step.terminated | step.truncated)
         trainer.env_steps += self._lanes.num_lanes
 
@@ -97,5 +99,4 @@ class LaneLoop:
         schedule = self._config.schedule
         if trainer.env_steps < schedule.warmup_env_steps or len(trainer.replay) == 0:
             return 0
-        paid = trainer.env_steps - schedule.warmup_env_steps + schedule.num_envs
-        return paid // schedule.env_steps_per_update - trainer.updates
+        return schedule.updates_paid(trainer.env_steps + schedule.num_envs) - trainer.updates

@@ -191,6 +191,11 @@ class Trainer:
             self.close()
             self._checkpoints.wait()
 
+    def observe(self, observations: NDArray[np.float32]) -> None:
+        """Let the normaliser, if there is one, take in observations [L, D] that will be acted on."""
+        if self.learner.normaliser is not None:
+            self.learner.normaliser.observe(observations)
+
     def update(self, extra: Callable[[], Mapping[str, float]] = dict) -> None:
         """Learn from one batch; log and evaluate when it is time to. `extra` is asked for more columns of the log."""
         batch = self.replay.sample(self.config.learner.batch_size, self.replay_rng)

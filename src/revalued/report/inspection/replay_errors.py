@@ -79,12 +79,13 @@ def _batch(run: SavedRun, rows: NDArray[np.int64]) -> TensorBatch:
     if size:
         masks = np.unpackbits(replay["masks"][next_rows], axis=1, count=size).view(np.bool_)
         legal = torch.from_numpy(run.policy.shape.actions.legal(masks))
+    normalise = run.policy.normalise
     return TensorBatch(
-        observations=torch.from_numpy(replay["observations"][rows]),
+        observations=torch.from_numpy(normalise(replay["observations"][rows])),
         actions=torch.from_numpy(replay["actions"][rows].astype(np.int64)),
         returns=torch.from_numpy(replay["returns"][rows]),
         discounts=torch.from_numpy(replay["discounts"][rows]),
-        next_observations=torch.from_numpy(replay["observations"][next_rows]),
+        next_observations=torch.from_numpy(normalise(replay["observations"][next_rows])),
         weights=torch.ones(len(rows)),
         next_legal=legal,
     )

@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from revalued.acting.exploration import explore
+from revalued.acting.normalisation import ObservationNormaliser
 from revalued.acting.policy import Policy
 from revalued.config import EngineName, ExplorationConfig
 from revalued.envs import Lanes, Task, lanes_from
@@ -31,6 +32,8 @@ class ActorPlan:
     num_lanes: int
     """Of each actor."""
     engine: EngineName = "auto"
+    normalises: bool = False
+    """Whether observations are normalised; the learner says how, along with the weights."""
 
     @property
     def block_shape(self) -> BlockShape:
@@ -52,10 +55,11 @@ class Actor:
     def __init__(self, plan: ActorPlan, actor: int, incarnation: int) -> None:
         torch.set_num_threads(1)  # tiny batches, and as many actors on a machine as it has cores
         self._plan, self._actor, self._incarnation = plan, actor, incarnation
-        self._parameters = zeros(plan.network, torch.device("cpu"))
+        parameters = zeros(plan.network, torch.device("cpu"))
         support = None if plan.support is None else torch.linspace(*plan.support, plan.network.atoms)
-        critics = native_critics(plan.engine, plan.network, self._parameters)
-        self._policy = Policy(plan.network, self._parameters, support, critics)
+        critics = native_critics(plan.engine, plan.network, parameters)
+        normaliser = ObservationNormaliser(plan.network.observation_size) if plan.normalises else None
+        self._policy = Policy(plan.network, parameters, support, critics, normaliser)
         self._rng = exploration_rng(plan.seed, actor, incarnation)
         self._version: int | None = None
         self._lanes: Lanes | None = None
@@ -74,8 +78,7 @@ class Actor:
         """Return a block of so many steps; `env_steps` interactions came before it."""
         assert self._lanes is not None
         if version != self._version:
-            for name, tensor in self._parameters.items():
-                tensor.copy_(torch.tensor(weights[name]))
+            self._policy.load_tensors({name: torch.tensor(array) for name, array in weights.items()})
             self._version = version
         block = self._empty(number, version, num_steps)
         resets: list[NDArray[np.float32]] = []

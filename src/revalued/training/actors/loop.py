@@ -46,6 +46,7 @@ class ActorLoop:
             task, shape.network, shape.support, config.exploration, config.seed, self.pace.lanes_per_actor,
             # actors have a CPU each, whatever the learner has, and perhaps on machines that lack the native engine
             engine="torch" if config.execution.engine == "torch" and on_cpu else "auto",
+            normalises=config.learner.normalise_observations,
         )  # fmt: skip
         self._config, self._linking = config, linking
         self._incarnations = [0] * self.pace.num_actors
@@ -106,7 +107,7 @@ class ActorLoop:
 
     def _take_blocks(self, trainer: Trainer, fleet: Fleet, should_stop: Callable[[], bool]) -> None:
         def weights() -> Arrays:
-            return {name: tensor.detach().cpu().numpy() for name, tensor in trainer.learner.online.items()}
+            return {name: tensor.detach().cpu().numpy() for name, tensor in trainer.policy.tensors().items()}
 
         self._update_as_paid(trainer, should_stop)  # an interrupted session may have left some
         while trainer.env_steps < self.pace.env_steps and not should_stop():
@@ -132,6 +133,7 @@ class ActorLoop:
         self._max_staleness = max(self._max_staleness, staleness)
         lanes = lanes_of(block.actor, self.pace.lanes_per_actor)
         store_block(trainer.replay, block)
+        trainer.observe(block.observations().reshape(-1, block.first_observations.shape[1]))
         if block.number == 0:
             trainer.record.forget_running(lanes)
         for rewards, ended in zip(block.rewards, block.ended, strict=True):

@@ -7,8 +7,10 @@ are behind when it is taken. It is bounded: a block is asked for, and taken, onl
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 from revalued.config import TrainConfig
 from revalued.training.actors.link import Ticket
@@ -27,7 +29,8 @@ class Pace:
     env_steps: int
     """Interactions in total."""
     warmup_env_steps: int
-    env_steps_per_update: int
+    update_ratio: Fraction
+    """Updates for every interaction."""
     max_staleness: int
     in_order: bool
 
@@ -35,7 +38,7 @@ class Pace:
     def of(cls, config: TrainConfig) -> Pace:
         """Return the pace that a configuration asks for."""
         schedule, execution = config.schedule, config.execution
-        per_block = -(-execution.block_steps * schedule.num_envs // schedule.env_steps_per_update)
+        per_block = math.ceil(execution.block_steps * schedule.num_envs * schedule.update_ratio)
         # one block of every actor is always open; as many again leaves room for some to be faster than others
         default = 2 * execution.actors * per_block
         return cls(
@@ -44,14 +47,14 @@ class Pace:
             block_steps=execution.block_steps,
             env_steps=schedule.env_steps,
             warmup_env_steps=schedule.warmup_env_steps,
-            env_steps_per_update=schedule.env_steps_per_update,
+            update_ratio=schedule.update_ratio,
             max_staleness=default if execution.max_staleness is None else execution.max_staleness,
             in_order=execution.in_order or execution.actors == 1,
         )
 
     def updates_paid(self, env_steps: int) -> int:
         """Return how many updates so many interactions pay for."""
-        return max(0, env_steps - self.warmup_env_steps) // self.env_steps_per_update
+        return int(max(0, env_steps - self.warmup_env_steps) * self.update_ratio)
 
     def interactions(self, tickets: Sequence[Ticket]) -> int:
         """Return how many interactions open blocks will bring."""
@@ -64,7 +67,7 @@ class Pace:
 
     def max_updates(self, num_steps: int) -> int:
         """Return how many updates a block of so many steps pays for, at most."""
-        return -(-num_steps * self.lanes_per_actor // self.env_steps_per_update)
+        return math.ceil(num_steps * self.lanes_per_actor * self.update_ratio)
 
     def wants_new_version(self, version: int, updates: int) -> bool:
         """Tell whether weights of that version are too old to be sent out."""
