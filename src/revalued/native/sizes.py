@@ -24,5 +24,5 @@ def merging_saves_reading(shape: NetworkShape) -> bool:
 
 
 def merging_shrinks(shape: NetworkShape) -> bool:
-    """Tell whether the product is smaller than the second layer: enough where it is made once and for all, in a file."""
+    """Tell whether the product is smaller than the second layer: enough where it is made once for all, as in a file."""
     return shape.observation_size < shape.hidden_size
