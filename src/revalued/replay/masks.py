@@ -22,7 +22,7 @@ class MaskStore:
             raise ValueError(f"{name} must have shape {(num_lanes, self.size)}, got {shape}")
         return masks
 
-    def write(self, rows: npt.NDArray[np.int64] | slice, masks: npt.NDArray[np.bool_] | None) -> None:
+    def write(self, rows: npt.NDArray[np.int64], masks: npt.NDArray[np.bool_] | None) -> None:
         """Store masks [L, size] in these rows."""
         if masks is not None:
             self.packed[rows] = np.packbits(masks, axis=1)
