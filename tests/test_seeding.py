@@ -96,7 +96,7 @@ def test_noise_and_toys() -> None:
     assert levers._colours.tolist() == [3, 2, 2, 3, 2, 3, 3, 0, 0, 1, 1]
 
 
-def test_experiments_and_statistics(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_experiments_and_statistics() -> None:
     assert draws(stream_rng(7)) == [4058335883, 2684764585] == draws(np.random.default_rng(7))
     assert draws(stream_rng(theorems.SEED, 2, 1, 6, 3)) == [3489083124, 2976592319]
     assert draws(stream_rng(theorems.SEED, 1, 3)) == [526318316, 3824436836]
