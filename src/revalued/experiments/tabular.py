@@ -22,7 +22,8 @@ import torch
 from torch import Tensor
 
 from revalued.errors import unknown_name
-from revalued.ops.losses import exponential_weight, huber_slope
+from revalued.ops.losses import exponential_weight, huber, regularisation_errors
+from revalued.ops.utilities import mean_decomposition
 
 COLUMNS = ("experiment", "variant", "N", "n", "updates", "frequency", "standard_error", "trials")
 EPSILON = 0.1
@@ -70,14 +71,13 @@ def descent(chosen: Tensor, target_chosen: Tensor, rewards: Tensor, learner: Lea
     TD loss: Huber(y − mean_i U_i). Regulariser: w_i Huber(U'_i − U_i), w_i = 1 − exp(−|y − U_i|) held fixed, summed or
     averaged over dimensions. `rewards` [trials] is y.
     """
-    y = rewards[:, None]
-    dimensions = chosen.shape[-1]
-    step = huber_slope(y - chosen.mean(-1, keepdim=True)).expand_as(chosen) / dimensions
-    if learner.beta == 0:
-        return step
-    coefficient = learner.beta if learner.reduction == "sum" else learner.beta / dimensions
-    weights = exponential_weight(y - chosen, WEIGHT_TEMPERATURE)
-    return step + coefficient * weights * huber_slope(target_chosen - chosen)
+    y, chosen = rewards[:, None], chosen.detach().requires_grad_()
+    loss = huber(rewards - mean_decomposition(chosen))
+    if learner.beta > 0:
+        weights = exponential_weight(y - chosen.detach(), WEIGHT_TEMPERATURE)
+        regulariser = regularisation_errors(chosen, target_chosen, weights)
+        loss = loss + learner.beta * (regulariser.sum(-1) if learner.reduction == "sum" else regulariser.mean(-1))
+    return -torch.autograd.grad(loss.sum(), chosen)[0]
 
 
 def initial_utilities(rng: np.random.Generator, trials: int, dimensions: int, choices: int) -> Tensor:

@@ -1,7 +1,7 @@
 """The greedy policy as an ONNX graph, written out node by node so that it reads like `networks.predict`.
 
 Each critic is a branch of its own, because runtimes have their fastest products for plain matrices, and layers without
-an activation between them are multiplied together, as in `learner.passes`: the input and the first block layer, where
+an activation between them are multiplied together, as in C: the input and the first block layer, where
 there are fewer observations than hidden units, and LayerNorm's scale and shift with the head. Measured at walker sizes
 with 10 critics, the two halve the time of an observation and the size of the file.
 """
