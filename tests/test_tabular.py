@@ -42,12 +42,12 @@ def naive_trial(
         action = random_action if explore else [row.index(max(row)) for row in utilities]
         y = 1.0 if all(a == 0 for a in action) else -1.0
         q = sum(utilities[i][a] for i, a in enumerate(action)) / dimensions
-        slope = clip(y - q) / dimensions
+        step = clip(y - q) / dimensions
         for i, a in enumerate(action):
             u = utilities[i][a]
             pull = (1 - math.exp(-abs(y - u))) * clip(targets[i][a] - u)
             beta = learner.beta / dimensions if learner.reduction == "mean" else learner.beta
-            utilities[i][a] = u + learner.learning_rate * (slope + beta * pull)
+            utilities[i][a] = u + learner.learning_rate * (step + beta * pull)
         for i in range(dimensions):
             for a in range(choices):
                 targets[i][a] += POLYAK * (utilities[i][a] - targets[i][a])

@@ -104,7 +104,7 @@ def predict(parameters: Parameters, observations: Tensor, shape: NetworkShape, e
     normal = torch.nn.functional.layer_norm(hidden + block, [shape.hidden_size], eps=LAYER_NORM_EPSILON)
     features = torch.addcmul(parameters["norm.shift"], normal, parameters["norm.scale"])
     if features.requires_grad and shape.trunk_gradient_scale != 1:
-        # between equal ends there is only one value, but the gradient flows to one end, by its share
+        # between two equal ends lies nothing new, but only one of them passes its share of the gradient on
         features = torch.lerp(features.detach(), features, shape.trunk_gradient_scale)
     output = torch.baddbmm(parameters["head.bias"], features, parameters["head.weight"])
     return interpret(output, shape, exists)

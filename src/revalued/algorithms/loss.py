@@ -61,24 +61,23 @@ def loss_terms(
     """Return Σ_k mean_b ω_b (TD + β · regulariser), summed over critics so that each learns as it would alone."""
     # targets maximise over what is legal in s'; masks exclude padding too
     legal = exists if batch.next_legal is None else batch.next_legal
-    if support is not None:
-        y, terms = _categorical_terms(algorithm, predictions, batch, legal, support)
+    if support is None:
+        terms = _utility_terms(algorithm, predictions, batch, legal)
     else:
-        y, terms = _utility_terms(algorithm, predictions, batch, legal)
+        terms = _categorical_terms(algorithm, predictions, batch, legal, support)
     loss = terms["td_loss"]
     if "regulariser" in terms:
         loss = loss + algorithm.beta * terms["regulariser"]
-    return LossTerms(
-        (batch.weights / len(y) * loss).sum(),
-        terms["td_error"].detach().mean(dim=0),
-        _means(terms, y),
-    )
+    priorities = terms["td_error"].detach().mean(dim=0)
+    means = torch.stack([term.detach() for term in terms.values()]).mean(dim=(1, 2))
+    metrics = dict(zip(terms, means.unbind(), strict=True))
+    return LossTerms((batch.weights / len(batch.weights) * loss).sum(), priorities, metrics)
 
 
 def _utility_terms(
     algorithm: AlgorithmConfig, predictions: Predictions, batch: TensorBatch, legal: Tensor | None
-) -> tuple[Tensor, dict[str, Tensor]]:
-    """Return y [B], and the TD loss, Q-values, absolute TD errors and regulariser, each [K, B]."""
+) -> dict[str, Tensor]:
+    """Return what the loss is made of and what the log shows the means of, each [K, B]."""
     with torch.no_grad():
         y = utility_target(algorithm, predictions, batch, legal)
     chosen = chosen_utilities(predictions.online, batch.actions)
@@ -93,26 +92,25 @@ def _utility_terms(
         regulariser = regularisation_errors(chosen, target_chosen, weights)
         averages = algorithm.regulariser_reduction == "mean"
         terms["regulariser"] = regulariser.mean(dim=-1) if averages else regulariser.sum(dim=-1)
-    return y, terms
+    terms["mean_target"] = y.expand_as(q_values)
+    return terms
 
 
 def _categorical_terms(
     algorithm: AlgorithmConfig, predictions: Predictions, batch: TensorBatch, legal: Tensor | None, support: Tensor
-) -> tuple[Tensor, dict[str, Tensor]]:
-    """Return the target's expected value y [B], and the cross entropy, Q-values and absolute errors, each [K, B]."""
+) -> dict[str, Tensor]:
+    """Return the same of value distributions: the TD loss is a cross entropy, errors are those of expected values."""
     with torch.no_grad():
         target = categorical_target(algorithm, predictions, batch, legal, support)
         y = (target * support).sum(dim=-1)
     logits = categorical.average_logits(chosen_utilities(predictions.online, batch.actions))
     q_values = categorical.expected_values(logits.detach(), support)
-    td_loss = categorical.cross_entropy(target, logits)
-    return y, {"td_loss": td_loss, "mean_q": q_values, "td_error": (y - q_values).abs()}
-
-
-def _means(terms: dict[str, Tensor], y: Tensor) -> dict[str, Tensor]:
-    """Return the means over critics and batch, all in one operation."""
-    stacked = torch.stack([*(term.detach() for term in terms.values()), y.expand_as(terms["td_loss"])])
-    return dict(zip([*terms, "mean_target"], stacked.mean(dim=(1, 2)).unbind(), strict=True))
+    return {
+        "td_loss": categorical.cross_entropy(target, logits),
+        "mean_q": q_values,
+        "td_error": (y - q_values).abs(),
+        "mean_target": y.expand_as(q_values),
+    }
 
 
 def utility_target(

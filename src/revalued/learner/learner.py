@@ -44,6 +44,7 @@ class Learner:
         self.online = initialise(shape, torch.Generator().manual_seed(seed), device)
         self.target = {name: tensor.clone() for name, tensor in self.online.items()}
         self.first_moment, self.second_moment = zeros(shape, device), zeros(shape, device)
+        # which choices are no padding, [N, A], None where none is; the atoms [Z] of categorical heads
         self.exists = torch.from_numpy(shape.actions.exists).to(device) if shape.actions.is_padded else None
         self.support = None if support is None else torch.linspace(*support, shape.atoms, device=device)
         self.normaliser = ObservationNormaliser(shape.observation_size) if config.normalise_observations else None

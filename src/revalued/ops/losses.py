@@ -8,9 +8,7 @@ from torch import Tensor
 
 def huber(error: Tensor) -> Tensor:
     """Huber loss with δ = 1: error²/2 inside [−1, 1], |error| − 1/2 outside."""
-    size = error.abs()
-    quadratic = size.clamp(max=1.0)
-    return quadratic * (size - 0.5 * quadratic)
+    return torch.nn.functional.huber_loss(error, torch.zeros_like(error), reduction="none")
 
 
 def exponential_weight(delta: Tensor, temperature: float) -> Tensor:
