@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from export_helpers import plain_choices, random_masks, random_policy, session_of
+from revalued.acting.normalisation import ObservationNormaliser
 from revalued.acting.policy import Policy
 from revalued.actions import FactorisedActions
 from revalued.export import policy_model
@@ -143,3 +144,16 @@ def test_merged_layers_give_the_numbers_of_separate_ones() -> None:
 def test_a_policy_of_another_action_space_is_refused() -> None:
     with pytest.raises(ValueError, match="environment has"):
         policy_model(random_policy(FactorisedActions((2, 2))), plain_choices((2, 3)))
+
+
+def test_observations_are_normalised_in_the_graph() -> None:
+    policy = random_policy(FactorisedActions(UNEQUAL), critics=2)
+    raw = policy.utilities(OBSERVATIONS).mean(dim=0)
+    policy.normaliser = ObservationNormaliser(7)
+    policy.normaliser.observe(np.arange(21, dtype=np.float32).reshape(3, 7) ** 2)
+    policy.normaliser.observe(OBSERVATIONS[:5])
+    model = policy_model(policy, plain_choices(UNEQUAL))
+    chosen, utilities = session_of(model).run(["sub_actions", "utilities"], {"observation": OBSERVATIONS})
+    np.testing.assert_allclose(utilities, expected_utilities(policy, None), rtol=1e-4, atol=1e-5)
+    assert_same_choices(policy, chosen, None)
+    assert not np.allclose(policy.utilities(OBSERVATIONS).mean(dim=0), raw, atol=0.01)
