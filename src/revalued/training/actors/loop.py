@@ -133,9 +133,9 @@ class ActorLoop:
         lanes = lanes_of(block.actor, self.pace.lanes_per_actor)
         store_block(trainer.replay, block)
         if block.number == 0:
-            trainer.record.forget_running(lanes)
+            trainer.episodes.forget_running(lanes)
         for rewards, ended in zip(block.rewards, block.ended, strict=True):
-            trainer.record.add_step(rewards, ended, lanes)
+            trainer.episodes.add(rewards, ended, lanes)
         trainer.env_steps += block.rewards.size
 
     def _check_stream(self, block: Block) -> None:
