@@ -12,11 +12,11 @@ import torch
 
 from revalued import Event, SaveBest, StopOnReturn, UserError, load
 from revalued.learner.metrics import Metrics
-from revalued.run.averages import MetricWindow
 from revalued.run.folder import RunFolder
 from revalued.run.progress import Status
 from revalued.run.provenance import source_commit
 from revalued.run.start import resume, start
+from revalued.training.averages import MetricWindow
 from revalued.training.callbacks import Callbacks
 from revalued.training.trainer import Trainer
 from run_helpers import assert_same_run, evolve, newest, quick_config, rows, stop_after, train

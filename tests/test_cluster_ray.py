@@ -37,7 +37,8 @@ def ray() -> Iterator[Any]:
     with pytest.MonkeyPatch.context() as patch, ray_warnings_let_through():
         patch.setattr(ray_link, "_OBJECT_STORE_BYTES", STORE_BYTES)
         patch.setattr(ray_link, "_sigterm_held_back", nullcontext)  # ends faster; test_cluster_signals has the real one
-        patch.setenv("PYTHONPATH", str(Path(__file__).parent))  # what tests bring must be importable for the actors
+        # what tests bring must be importable for the actors
+        patch.setenv("PYTHONPATH", str(Path(__file__).parent), prepend=os.pathsep)
         with connect("local", local_cpus=2) as ray:
             yield ray
 
@@ -169,9 +170,11 @@ def test_stop_and_resume(ray: Any, tmp_path: Path) -> None:
 
 
 def listening(process: int) -> set[str]:
-    """Return the addresses on which a process listens for TCP connections, read from /proc."""
-    inodes = set()
-    for entry in Path(f"/proc/{process}/fd").iterdir():
+    """Return the addresses on which a process listens for TCP connections, read from /proc; none if it has ended."""
+    inodes, files = set(), Path(f"/proc/{process}/fd")
+    if not files.is_dir():
+        return set()
+    for entry in files.iterdir():
         try:
             inodes.add(os.readlink(entry))
         except OSError:  # closed meanwhile

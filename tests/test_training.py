@@ -16,9 +16,9 @@ from revalued.learner.engine import NonFiniteError
 from revalued.learner.learner import Learner
 from revalued.learner.metrics import Metrics
 from revalued.replay import Batch
-from revalued.run.averages import EpisodeLog, MetricWindow
 from revalued.run.folder import RunFolder
 from revalued.run.start import resume, start
+from revalued.training.averages import EpisodeLog, MetricWindow
 from run_helpers import evolve, newest, quick_config, rows, stop_after, train
 
 BASE = quick_config("toy-counting")

@@ -1,6 +1,6 @@
 """What a checkpoint holds, listed once: gathered from a run or from its policy alone, checked, and put back.
 
-`meta.json` has the counters, the random streams, the recorder's running means, and what the checkpoint belongs to;
+`meta.json` has the counters, the random streams, running means, and what the checkpoint belongs to;
 `learner.safetensors` the critics, their targets and the optimiser; `arrays/` the replay and the unfinished episodes.
 A run with actors has no unfinished episodes to keep, and notes the state of its fleet instead.
 """
@@ -47,7 +47,11 @@ def run_contents(trainer: Trainer) -> Contents:
     meta = {
         **_belonging(config, trainer.policy.shape, trainer.updates),
         "rng": {"replay": rng_state(trainer.replay_rng)},
-        "record": trainer.record.state(),
+        "record": {
+            "window": trainer.window.state(),
+            "episodes": trainer.episodes.state(),
+            **trainer.record.state(),
+        },
         "epsilon": epsilon_at(config.exploration, trainer.env_steps),
     }
     if loop.exploration is not None:
@@ -65,7 +69,9 @@ def restore_run(trainer: Trainer, checkpoint: Checkpoint) -> None:
     trainer.learner.load_tensors(checkpoint.tensors, meta["updates"])
     trainer.replay.load_state(checkpoint.group("replay"))
     restore_rng(trainer.replay_rng, meta["rng"]["replay"])
-    trainer.record.load_state(meta["record"], trainer.updates, trainer.learner.device)
+    trainer.window.load_state(meta["record"]["window"], trainer.learner.device)
+    trainer.episodes.load_state(meta["record"]["episodes"])
+    trainer.record.load_state(meta["record"], trainer.updates)
     loop = LoopState(meta["rng"].get("exploration"), checkpoint.group("lanes"), meta.get("fleet"))
     trainer.resume_at(meta["env_steps"], loop)
 

@@ -7,14 +7,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
-import numpy as np
-import torch
-from numpy.typing import NDArray
-
 from revalued.acting.exploration import epsilon_at
 from revalued.config import TrainConfig
-from revalued.learner.metrics import Metrics
-from revalued.run.averages import EpisodeLog, MetricWindow
 from revalued.run.folder import RunFolder
 from revalued.run.loggers import DEFAULT_LOGGING, Logger, Logging, open_loggers
 from revalued.run.progress import ProgressView, Status
@@ -25,15 +19,13 @@ SECONDS_BETWEEN_TICKS = 0.25
 
 
 class Recorder:
-    """The memory of a run: its running metrics, its evaluations, and every file that tells of them."""
+    """The memory of a run: how its evaluations went, and every file that tells of them."""
 
     def __init__(
         self, config: TrainConfig, folder: RunFolder, progress: ProgressView, logging: Logging = DEFAULT_LOGGING
     ) -> None:
         self.config, self.folder, self.progress = config, folder, progress
         self._logging = logging
-        self._episodes = EpisodeLog(config.schedule.num_envs * max(1, config.execution.actors))
-        self._window = MetricWindow()
         self._best: tuple[float, int] | None = None
         self._last: tuple[float, int] | None = None
         self._success: float | None = None
@@ -49,33 +41,17 @@ class Recorder:
         self._loggers = open_loggers(self._logging, self.folder, self.config, at.updates if is_resumed else None)
         self.show(at)
 
-    def add_step(
-        self, rewards: NDArray[np.float64], ended: NDArray[np.bool_], lanes: Sequence[int] | None = None
-    ) -> None:
-        """Take in one step of these lanes, by default of all."""
-        self._episodes.add(rewards, ended, lanes)
-
-    def forget_running(self, lanes: Sequence[int]) -> None:
-        """Begin anew in lanes whose episode could not be continued."""
-        self._episodes.forget_running(lanes)
-
-    def add_update(self, metrics: Metrics) -> None:
-        """Take in the metrics of one update."""
-        self._window.add(metrics)
-
-    def log(self, at: Counts, extra: Mapping[str, float]) -> None:
-        """Write a row of the metrics since the last one; `extra` goes into it."""
+    def log(self, at: Counts, metrics: Mapping[str, float]) -> None:
+        """Write a row of the metrics of training, with ε and rates."""
         now = time.monotonic()
         then, before = self._rate_mark
         self._rate_mark = (now, at)
         seconds = max(now - then, 1e-9)
         row = {
-            **self._window.flush(),
-            **self._episodes.flush(),
+            **metrics,
             "epsilon": epsilon_at(self.config.exploration, at.env_steps),
             "updates_per_second": (at.updates - before.updates) / seconds,
             "env_steps_per_second": (at.env_steps - before.env_steps) / seconds,
-            **extra,
         }
         self.folder.metric_table.add({**at._asdict(), **row, "wall_seconds": round(self.wall_seconds(), 3)})
         self._send("train", row, at)
@@ -123,7 +99,6 @@ class Recorder:
             "algo": self.config.algo,
             "seed": self.config.seed,
             **at._asdict(),
-            "train_episodes": self._episodes.total_episodes,
             "final_return": self._last[0] if self._last else None,
             "best_return": self._best[0] if self._best else None,
             "best_at_updates": self._best[1] if self._best else None,
@@ -141,18 +116,14 @@ class Recorder:
     def state(self) -> dict[str, Any]:
         """Return plain values for a checkpoint."""
         return {
-            "window": self._window.state(),
-            "episodes": self._episodes.state(),
             "best": self._best,
             "last": self._last,
             "success": self._success,
             "wall_seconds": self.wall_seconds(),
         }
 
-    def load_state(self, state: dict[str, Any], updates: int, device: torch.device) -> None:
+    def load_state(self, state: dict[str, Any], updates: int) -> None:
         """Go on from `state`, and drop rows that were written after it."""
-        self._window.load_state(state["window"], device)
-        self._episodes.load_state(state["episodes"])
         self._best, self._last = _pair(state["best"]), _pair(state["last"])
         self._success = state.get("success")
         self._wall_before = state["wall_seconds"]

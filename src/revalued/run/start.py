@@ -114,17 +114,8 @@ def assemble(
     try:
         record = Recorder(config, folder, view, logging)
         checkpoints = RunCheckpoints(folder.checkpoints)
-        return Trainer(
-            config,
-            run.task,
-            run.shape,
-            loop,
-            record,
-            checkpoints,
-            folder=folder.path,
-            say=view.say,
-            callbacks=callbacks,
-        )
+        parts = (loop, record, checkpoints)
+        return Trainer(config, run.task, run.shape, *parts, folder=folder.path, say=view.say, callbacks=callbacks)
     except BaseException:
         loop.close()
         raise

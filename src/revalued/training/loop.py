@@ -58,7 +58,7 @@ class LaneLoop:
             lanes = np.asarray(restored.diverged_lanes)
             masks = None if restored.masks is None else restored.masks[lanes]
             trainer.replay.begin(restored.observations[lanes], lanes, masks)
-            trainer.record.forget_running(restored.diverged_lanes)
+            trainer.episodes.forget_running(restored.diverged_lanes)
             trainer.say(
                 f"warning: the environment is not deterministic, lanes {restored.diverged_lanes} begin a new episode; "
                 "the resumed run will differ from an uninterrupted one"
@@ -91,7 +91,7 @@ class LaneLoop:
         )
         self._observations, self._masks = step.observations, step.masks
         trainer.observe(step.observations)
-        trainer.record.add_step(step.rewards, step.terminated | step.truncated)
+        trainer.episodes.add(step.rewards, step.terminated | step.truncated)
         trainer.env_steps += self._lanes.num_lanes
 
     def _updates_due(self, trainer: Trainer) -> int:

@@ -6,7 +6,7 @@ What is written down, and where, is handed in by `revalued.run.start`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from revalued.config import TrainConfig
 from revalued.envs import Task
-from revalued.learner.metrics import Metrics
 from revalued.seeding import Stream, evaluation_seed, stream_rng
+from revalued.training.averages import EpisodeLog, MetricWindow
 from revalued.training.build import AgentShape, make_learner, make_replay
 from revalued.training.callbacks import Callbacks, Event, EventKind
 from revalued.training.evaluation import greedy_episodes, mean_metrics
@@ -80,19 +80,8 @@ class Record(Protocol):
     def begin(self, at: Counts, *, is_resumed: bool) -> None:
         """Start the clock and open the logs."""
 
-    def add_step(
-        self, rewards: NDArray[np.float64], ended: NDArray[np.bool_], lanes: Sequence[int] | None = None
-    ) -> None:
-        """Take in one step of these lanes, by default of all."""
-
-    def forget_running(self, lanes: Sequence[int]) -> None:
-        """Begin anew in lanes whose episode could not be continued."""
-
-    def add_update(self, metrics: Metrics) -> None:
-        """Take in the metrics of one update."""
-
-    def log(self, at: Counts, extra: Mapping[str, float]) -> None:
-        """Write a row of the metrics since the last one."""
+    def log(self, at: Counts, metrics: Mapping[str, float]) -> None:
+        """Write a row of the metrics of training."""
 
     def add_evaluation(self, at: Counts, metrics: Mapping[str, float]) -> bool:
         """Write the metrics of test episodes; return whether their mean return is the run's best so far."""
@@ -109,8 +98,8 @@ class Record(Protocol):
     def state(self) -> dict[str, Any]:
         """Return plain values for a checkpoint."""
 
-    def load_state(self, state: dict[str, Any], updates: int, device: torch.device) -> None:
-        """Go on from `state`."""
+    def load_state(self, state: dict[str, Any], updates: int) -> None:
+        """Go on from `state`, after so many updates."""
 
     def close(self) -> None:
         """Close the logs; again, it does nothing."""
@@ -147,6 +136,8 @@ class Trainer:
         self.replay = make_replay(config, shape)
         self.policy = self.learner.policy()
         self.replay_rng = stream_rng(config.seed, Stream.REPLAY)
+        self.window = MetricWindow()
+        self.episodes = EpisodeLog(config.schedule.num_envs * max(1, config.execution.actors))
         self.env_steps = 0
         self._eval_env = task.make()
         self._folder, self._checkpoints, self._callbacks = folder, checkpoints, callbacks
@@ -165,7 +156,7 @@ class Trainer:
         return Counts(self.learner.updates, self.env_steps)
 
     def resume_at(self, env_steps: int, state: LoopState) -> None:
-        """Go on after so many interactions; learner, replay and record are restored already."""
+        """Go on after so many interactions; everything but the loop is restored already."""
         self.env_steps, self._is_resumed = env_steps, True
         self._saved, self._saved_updates = self.counts, self.updates
         self.loop.restore(self, state)
@@ -183,7 +174,8 @@ class Trainer:
                 self._saved = None  # a checkpoint of this moment lacks this evaluation
             self.save()
             self._checkpoints.wait()
-            summary = self.record.finish(self.counts, finished=finished, **self.loop.facts())
+            facts = {"train_episodes": self.episodes.total_episodes, **self.loop.facts()}
+            summary = self.record.finish(self.counts, finished=finished, **facts)
             if self._callbacks is not None:
                 self._callbacks.end(self._event("end", {}))
             return RunResult(finished, summary)
@@ -201,10 +193,10 @@ class Trainer:
         batch = self.replay.sample(self.config.learner.batch_size, self.replay_rng)
         priorities, metrics = self.learner.update(batch)
         self.replay.update_priorities(batch.rows, priorities)
-        self.record.add_update(metrics)
+        self.window.add(metrics)
         schedule = self.config.schedule
         if self.updates % schedule.log_every == 0:
-            self.record.log(self.counts, extra())
+            self.record.log(self.counts, {**self.window.flush(), **self.episodes.flush(), **extra()})
         if self._callbacks is not None and self._callbacks.hears("update"):
             self._callbacks.update(self._event("update", metrics))
         if self.updates % schedule.eval_every == 0:

@@ -135,9 +135,9 @@ class ActorLoop:
         store_block(trainer.replay, block)
         trainer.observe(block.observations().reshape(-1, block.first_observations.shape[1]))
         if block.number == 0:
-            trainer.record.forget_running(lanes)
+            trainer.episodes.forget_running(lanes)
         for rewards, ended in zip(block.rewards, block.ended, strict=True):
-            trainer.record.add_step(rewards, ended, lanes)
+            trainer.episodes.add(rewards, ended, lanes)
         trainer.env_steps += block.rewards.size
 
     def _check_stream(self, block: Block) -> None:
