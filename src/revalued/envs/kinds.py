@@ -11,19 +11,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import gymnasium
 
+from revalued.config import TrainConfig
 from revalued.envs.noise import Noisy
 from revalued.envs.spaces.factored import Factored, FactoredEnv
 from revalued.envs.suites import custom, gym_ids, metaworld, toys
 from revalued.envs.suites.control_suite import ALL_TASKS, UNBOUNDED_TASKS, ControlSuiteEnv
 from revalued.envs.task import Task, TaskInfo, TaskSpec, inspect_env
 from revalued.errors import unknown_name
-
-if TYPE_CHECKING:  # it would import torch, which workers do without
-    from revalued.config import TrainConfig
 
 
 @dataclass(frozen=True)
