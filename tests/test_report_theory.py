@@ -110,7 +110,7 @@ def test_the_tabular_problem_is_judged_by_its_mean_frequency(tmp_path: Path) -> 
 
 def test_one_word_for_several_verdicts() -> None:
     def word(*outcomes: Decision) -> str:
-        return tables.headline(Finding("e", "s", "x", tuple(Verdict("w", outcome, "d") for outcome in outcomes)))
+        return tables.headline(Finding("s", "x", tuple(Verdict("w", outcome, "d") for outcome in outcomes)))
 
     assert word("holds", "holds", "not enough data") == "holds"
     assert word("not enough data") == "not enough data"

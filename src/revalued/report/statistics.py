@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from revalued.experiments.scales import PAPER_TIMED_ENV_STEPS
-from revalued.report.results import Floats, RunResults
+from revalued.report.results import ExperimentResults, Floats, RunResults
 from revalued.seeding import stream_rng
 
 FINAL_EVALUATIONS = 3
@@ -64,7 +65,13 @@ def summarise(values: Sequence[float], seed: int = SEED) -> Summary:
     if len(sample) < 2:
         return Summary(float(sample.mean()), None, None, len(sample))
     error = float(sample.std(ddof=1) / np.sqrt(len(sample)))
-    return Summary(float(sample.mean()), error, bootstrap([sample], _mean_of_first, seed), len(sample))
+    return Summary(float(sample.mean()), error, bootstrap([sample], lambda drawn: _mean(drawn[0]), seed), len(sample))
+
+
+def final_summary(experiment: ExperimentResults, variant: str, task: str) -> Summary | None:
+    """Return the final performance of a variant on a task, None where no run is finished."""
+    runs = experiment.of(variant, task)
+    return summarise([final_performance(run) for run in runs]) if runs else None
 
 
 def bootstrap(
@@ -90,13 +97,13 @@ def bootstrap(
 def difference(first: Sequence[float], second: Sequence[float], seed: int = SEED) -> tuple[float, Interval]:
     """Return the difference of two means over seeds, first minus second, with its bootstrap interval."""
     value = float(np.mean(first) - np.mean(second))
-    return value, bootstrap([first, second], lambda drawn: drawn[0].mean(axis=1) - drawn[1].mean(axis=1), seed)
+    return value, bootstrap([first, second], lambda drawn: _mean(drawn[0]) - _mean(drawn[1]), seed)
 
 
 def ratio(first: Sequence[float], second: Sequence[float], seed: int = SEED) -> tuple[float, Interval]:
     """Return the ratio of two means over seeds, first over second, with its bootstrap interval."""
     value = float(np.mean(first) / np.mean(second))
-    return value, bootstrap([first, second], lambda drawn: drawn[0].mean(axis=1) / drawn[1].mean(axis=1), seed)
+    return value, bootstrap([first, second], lambda drawn: _mean(drawn[0]) / _mean(drawn[1]), seed)
 
 
 def interquartile_mean(values: Floats) -> Floats:
@@ -104,8 +111,7 @@ def interquartile_mean(values: Floats) -> Floats:
     ordered = np.sort(values, axis=-1)
     size = ordered.shape[-1]
     cut = int(0.25 * size)
-    middle: Floats = ordered[..., cut : size - cut].mean(axis=-1)
-    return middle
+    return np.asarray(ordered[..., cut : size - cut].mean(axis=-1))
 
 
 def interquartile_summary(tasks: Sequence[Sequence[float]], seed: int = SEED) -> Summary:
@@ -139,8 +145,7 @@ def curve(runs: Sequence[RunResults], points: int = CURVE_POINTS, seed: int = SE
     values = np.stack([np.interp(grid, run.env_steps, run.returns) for run in runs])
     low = high = None
     if len(runs) > 1:
-        rng = stream_rng(seed)
-        chosen = rng.integers(len(runs), size=(CURVE_RESAMPLES, len(runs)))
+        chosen = stream_rng(seed).integers(len(runs), size=(CURVE_RESAMPLES, len(runs)))
         low, high = np.quantile(values[chosen].mean(axis=1), [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
     return Curve(grid, values.mean(axis=0), low, high, len(runs), all(run.finished for run in runs))
 
@@ -162,12 +167,8 @@ def projected_minutes(run: RunResults, target_env_steps: int = PAPER_TIMED_ENV_S
 
 def separation_by_chance(seeds: int) -> float:
     """Return how often all seeds of one of two equal algorithms, so many seeds each, lie above all of the other."""
-    chance = 2.0  # either may be the upper one: 2 · n! n! / (2n)!
-    for position in range(1, seeds + 1):
-        chance *= position / (seeds + position)
-    return chance
+    return 2 / math.comb(2 * seeds, seeds)  # either may be the upper one: 2 · n! n! / (2n)!
 
 
-def _mean_of_first(drawn: list[Floats]) -> Floats:
-    mean: Floats = drawn[0].mean(axis=1)
-    return mean
+def _mean(drawn: Floats) -> Floats:
+    return np.asarray(drawn.mean(axis=1))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -31,16 +30,15 @@ class Verdict:
 class Finding:
     """One claim, or open question, with its verdicts and the scale at which they were found."""
 
-    experiment: str
     statement: str
     scale: str
     verdicts: tuple[Verdict, ...]
     overall: Verdict | None = None
-    is_question: bool = False
 
-    def counts(self) -> Counter[Decision]:
-        """Return how many verdicts there are of each kind."""
-        return Counter(verdict.decision for verdict in self.verdicts)
+    @property
+    def is_question(self) -> bool:
+        """Return whether the paper leaves it open; the answer is then yes or no."""
+        return self.statement.endswith("?")
 
 
 def training_findings(experiment: ExperimentResults) -> list[Finding]:
@@ -88,7 +86,7 @@ def _finding(claim: Claim, experiment: ExperimentResults, better: str, worse: st
     }
     verdicts = tuple(_compare(claim, task_in_words(task), *values[task]) for task in tasks)
     overall = _overall(claim, [pair for pair in values.values() if _enough(*pair)])
-    return Finding(claim.experiment, claim.statement, experiment.scale, verdicts, overall, claim.is_question)
+    return Finding(claim.statement, experiment.scale, verdicts, overall)
 
 
 def _values(claim: Claim, experiment: ExperimentResults, variant: str, task: str) -> list[float]:
