@@ -83,12 +83,8 @@ def policy_model(policy: Policy, choices: ChoiceTable, *, masked: bool = False) 
         outputs.append(info(_output_name(part), kind, [batch, *part.shape]))
     outputs.append(info("utilities", kinds.FLOAT, [batch, *grid]))
     built = onnx.helper.make_graph(graph.nodes, "greedy policy", inputs, outputs, graph.constants)
-    return onnx.helper.make_model(
-        built,
-        opset_imports=[onnx.helper.make_opsetid("", OPSET)],
-        ir_version=IR_VERSION,
-        producer_name="revalued",
-    )
+    opsets = [onnx.helper.make_opsetid("", OPSET)]
+    return onnx.helper.make_model(built, opset_imports=opsets, ir_version=IR_VERSION, producer_name="revalued")
 
 
 def _critic(graph: Graph, critic: str, shape: NetworkShape, weights: dict[str, NDArray[np.float64]]) -> str:

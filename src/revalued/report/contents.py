@@ -156,10 +156,10 @@ def _unfinished_in_words(experiment: ExperimentResults) -> str:
 
 
 def _drawn(figure: Figure) -> Html:
-    drawings = [(panel_svg(panel), panel.description) for panel in figure.panels]
-    if len(drawings) == 1 and not figure.legend:
-        return pages.figure(drawings[0][0], figure.caption, drawings[0][1])
-    return pages.panels(drawings, figure.caption, figure.legend)
+    drawn = [pages.inline_svg(panel_svg(panel), panel.description) for panel in figure.panels]
+    if len(drawn) == 1 and not figure.legend:
+        return pages.figure(drawn[0], figure.caption)
+    return pages.panels(drawn, figure.caption, figure.legend)
 
 
 def _finding(finding: Finding) -> Html:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from revalued.errors import UserError
-from revalued.run.files import replacing
+from revalued.run.files import check_target, replacing
 
 MAX_FRAMES_PER_SECOND = 30
 """A task with more control steps per second is shown every second or third step, at its true speed."""
@@ -22,12 +22,7 @@ def check_video(path: Path | None) -> None:
     """Refuse a video that could not be made, before anything is played for it."""
     if path is None:
         return
-    if path.suffix.lower() != ".mp4":
-        raise UserError(f"the video must be an .mp4 file, got {path}")
-    if not path.parent.is_dir():
-        raise UserError(f"there is no folder {path.parent} for the video")
-    if path.is_dir():
-        raise UserError(f"{path} is a folder: give the name of a file for the video")
+    check_target(path, ".mp4", "video")
     _ffmpeg()
 
 
