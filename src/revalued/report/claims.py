@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeVar
+from typing import Literal
 
 from revalued.report.published import BETA, ENSEMBLE_SIZE, Published
 
 Measure = Literal["final", "area", "cvar", "minutes"]
-_Setting = TypeVar("_Setting", int, float)
 
 CLEAR = 2.0
 """A difference in the paper's tables counts as a claim where it is larger than so many of its standard errors."""
@@ -43,8 +42,8 @@ class Claim:
 
 def _from_table(
     experiment: str,
-    table: Mapping[str, Mapping[_Setting, Published]],
-    pairs: tuple[tuple[_Setting, _Setting], ...],
+    table: Mapping[str, Mapping[float, Published]],
+    pairs: tuple[tuple[float, float], ...],
     letter: str,
     symbol: str,
 ) -> list[Claim]:

@@ -138,7 +138,7 @@ def _experiment_section(chapter: Chapter) -> Section:
     parts += [_drawn(figure) for figure in chapter.figures]
     parts += [pages.table(table.header, table.rows, table.caption) for table in chapter.tables if table.rows]
     parts += [_finding(finding) for finding in chapter.findings]
-    untested = verdicts.untested(experiment)
+    untested = verdicts.untested(experiment.name, chapter.findings)
     if untested:
         parts.append(pages.paragraph(f"Not tested, because not all of it was run: {'; '.join(untested)}.", "note"))
     return pages.section(title, pages.join(parts), experiment.name)

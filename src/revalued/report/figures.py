@@ -50,8 +50,8 @@ def learning_curves(experiment: ExperimentResults) -> Figure | None:
                 style = "-" if curve.finished else ":"
                 marker = "o" if len(steps) == 1 else None
                 axes.plot(steps, curve.mean, style, color=colours[variant], marker=marker)
-                if curve.low is not None and curve.high is not None:
-                    axes.fill_between(steps, curve.low, curve.high, color=colours[variant], alpha=0.18, linewidth=0)
+                if curve.band is not None:
+                    axes.fill_between(steps, *curve.band, color=colours[variant], alpha=0.18, linewidth=0)
             axes.set(title=task_in_words(task), xlabel="interactions, thousands", ylabel="return")
             _from_zero(axes)
 

@@ -132,8 +132,7 @@ class ExperimentResults:
         if variant in self.variants:
             return variant
         wanted = self.setting(variant)
-        same = [name for name in self.variants if wanted is not None and self.setting(name) == wanted]
-        return same[0] if same else None
+        return next((name for name in self.variants if wanted is not None and self.setting(name) == wanted), None)
 
     def of(self, variant: str, task: str, finished_only: bool = True) -> list[RunResults]:
         """Return the runs of one variant on one task, by seed."""

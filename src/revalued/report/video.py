@@ -44,14 +44,9 @@ def record_video(env: Any, path: Path) -> Iterator[Callable[[float], None]]:
             return
         frame = with_caption(_picture(env), f"return {total_reward:.1f}")
         if writer is None:
-            height, width = frame.shape[:2]
-            writer = _ffmpeg().write_frames(
-                str(temporary),
-                (width, height),
-                fps=steps_per_second / stride,
-                macro_block_size=1,
-                ffmpeg_log_level="error",
-            )
+            size, fps = (frame.shape[1], frame.shape[0]), steps_per_second / stride
+            options = {"fps": fps, "macro_block_size": 1, "ffmpeg_log_level": "error"}
+            writer = _ffmpeg().write_frames(str(temporary), size, **options)
             writer.send(None)
         writer.send(np.ascontiguousarray(frame))
 
