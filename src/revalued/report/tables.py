@@ -43,7 +43,7 @@ def headline(finding: Finding) -> str:
 
 
 def answer(decision: str, is_question: bool) -> str:
-    """Return the word for an decision: a claim holds or not, a question is answered by yes or no."""
+    """Return the word for a decision: a claim holds or not, a question is answered by yes or no."""
     return _ANSWERS.get(decision, decision) if is_question else decision
 
 

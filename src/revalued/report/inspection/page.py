@@ -219,10 +219,9 @@ def _choices(played: Played) -> pages.Section:
 def _replay(errors: ReplayErrors | None, prioritised: bool) -> pages.Section:
     if errors is None:
         return pages.section("Replay", pages.paragraph("The checkpoint holds no transitions that could be sampled."))
-    mean, middle = float(errors.uniform.mean()), float(np.median(errors.uniform))
     caption = (
         f"{len(errors.uniform):,} of {errors.num_stored:,} transitions. |y − Q| is the mean over critics under the "
-        f"checkpoint's networks: mean {mean:.3g}, median {middle:.3g}."
+        f"checkpoint's networks: mean {errors.uniform.mean():.3g}, median {np.median(errors.uniform):.3g}."
     )
     if prioritised and errors.priorities is not None:
         caption += " New transitions enter at the largest priority seen, which makes the bump at the right end."
