@@ -13,6 +13,7 @@ import numpy as np
 
 from revalued.experiments.result_files import CVAR_COLUMNS, RESULT_COLUMNS, TABULAR_COLUMNS, THEOREM_COLUMNS
 from revalued.report.results import RunResults
+from revalued.report.verdicts import Finding
 
 Levels = Mapping[tuple[str, str], float]
 """Final return by variant and task."""
@@ -24,6 +25,11 @@ def make_run(
     """Return a run with one evaluation after every 5,000 interactions and 10 seconds."""
     steps = np.linspace(5_000, 5_000 * len(returns), len(returns), dtype=np.float64)
     return RunResults(variant, task, seed, steps, np.array(returns, dtype=np.float64), steps / 500, finished)
+
+
+def outcomes(finding: Finding) -> dict[str, str]:
+    """Return a finding's decision at each place."""
+    return {verdict.where: verdict.decision for verdict in finding.verdicts}
 
 
 def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:

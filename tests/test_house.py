@@ -100,10 +100,7 @@ def test_the_hall_is_small() -> None:
 
 def test_no_two_classes_share_a_name() -> None:
     names = Counter(
-        node.name
-        for path in FILES
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+        node.name for path in FILES for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ClassDef)
     )
     assert [name for name, count in names.items() if count > 1] == []
 

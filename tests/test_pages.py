@@ -42,11 +42,10 @@ class Nesting(HTMLParser):
 
 def example() -> str:
     wide = pages.table([f"column {i}" for i in range(20)], [[1000 + i for i in range(20)]] * 3, "wide")
+    pictures = [pages.inline_svg(SVG, name) for name in ("one", "x", "y")]
     parts = [
         pages.section("First & foremost", pages.join([pages.paragraph("a < b", "lead"), wide])),
-        pages.section(
-            "Pictures", pages.join([pages.figure(SVG, "one"), pages.panels([(SVG, "x"), (SVG, "y")], "two")])
-        ),
+        pages.section("Pictures", pages.join([pages.figure(pictures[0], "one"), pages.panels(pictures[1:], "two")])),
         pages.section("More", pages.folded("open me", pages.bullets(["x", Html("<b>y</b>")]))),
         pages.section("Facts", pages.tiles([("count", 3)])),
     ]
@@ -60,8 +59,8 @@ def test_text_is_escaped_and_markup_is_not() -> None:
     assert "<td>&lt;b&gt;</td>" in pages.table(["<h>"], [["<b>"]])
     assert '<th scope="col">&lt;h&gt;</th>' in pages.table(["<h>"], [["<b>"]])
     assert "&quot;" in pages.table(["h"], [["x"]], 'said "so"')
-    assert 'aria-label="&quot;&lt;"' in pages.figure(SVG, "caption", '"<')
-    assert "<figcaption>a &amp; b</figcaption>" in pages.figure(SVG, "a & b")
+    assert 'aria-label="&quot;&lt;"' in pages.inline_svg(SVG, '"<')
+    assert "<figure>&lt;<figcaption>a &amp; b</figcaption>" in pages.figure("<", "a & b")
     assert isinstance(pages.badge("x", "good"), Html)
 
 

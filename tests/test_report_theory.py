@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from report_data import theorem_row, write_tabular, write_theorems
+from report_data import outcomes, theorem_row, write_tabular, write_theorems
 from revalued.report import results, tables, theory, theory_figures
 from revalued.report.verdicts import Decision, Finding, Verdict
 
@@ -17,10 +17,6 @@ def theorem_findings(tmp_path: Path, *rows: Mapping[str, Any]) -> dict[str, Find
     write_theorems(tmp_path, rows)
     found = theory.theorem_findings(results.load_results(tmp_path)["theorems"])
     return {finding.statement.split(":")[0]: finding for finding in found}
-
-
-def outcomes(finding: Finding) -> dict[str, str]:
-    return {verdict.where: verdict.decision for verdict in finding.verdicts}
 
 
 def test_closed_forms_may_be_five_standard_errors_away(tmp_path: Path) -> None:
@@ -110,7 +106,7 @@ def test_the_tabular_problem_is_judged_by_its_mean_frequency(tmp_path: Path) -> 
 
 def test_one_word_for_several_verdicts() -> None:
     def word(*outcomes: Decision) -> str:
-        return tables.headline(Finding("e", "s", "x", tuple(Verdict("w", outcome, "d") for outcome in outcomes)))
+        return tables.headline(Finding("s", "x", tuple(Verdict("w", outcome, "d") for outcome in outcomes)))
 
     assert word("holds", "holds", "not enough data") == "holds"
     assert word("not enough data") == "not enough data"

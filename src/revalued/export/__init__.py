@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from revalued.envs import EnvSource
 from revalued.envs.spaces.choice_table import ChoiceTable, choice_table
 from revalued.errors import UserError
 from revalued.export.graph import onnx_package, policy_model
-from revalued.run.files import replace_file
+from revalued.run.files import check_target, replace_file
 from revalued.run.load import SavedRun, load_run
 from revalued.run.provenance import versions
 
@@ -32,14 +33,13 @@ def export_run(
     env: EnvSource | None = None,
 ) -> dict[str, str]:
     """Write the newest policy of a run to an ONNX file and return its metadata; a file is replaced only by `force`."""
-    _check_target(out, force)
+    check_target(out, ".onnx", "policy")
+    if out.exists() and not force:
+        raise UserError(f"{out} already exists: choose another name, or replace it with --force")
     onnx = onnx_package()
     run = load_run(path, warn, env)
-    environment = run.task.make()
-    try:
+    with closing(run.task.make()) as environment:
         choices = choice_table(environment)
-    finally:
-        environment.close()
     size = sum(tensor.numel() * tensor.element_size() for tensor in run.policy.parameters.values())
     if size > _LARGEST_BYTES:
         raise UserError(f"the parameters take {size / 2**30:.1f} GiB, an ONNX file holds at most 2 GiB")
@@ -72,14 +72,3 @@ def metadata_of(run: SavedRun, choices: ChoiceTable) -> dict[str, str]:
         "versions": {**versions(), "onnx": onnx_package().__version__},
     }
     return {name: fact if isinstance(fact, str) else json.dumps(fact) for name, fact in facts.items()}
-
-
-def _check_target(out: Path, force: bool) -> None:
-    if out.suffix.lower() != ".onnx":
-        raise UserError(f"the policy must be an .onnx file, got {out}")
-    if out.is_dir():
-        raise UserError(f"{out} is a folder: give the name of a file for the policy")
-    if not out.parent.is_dir():
-        raise UserError(f"there is no folder {out.parent} for the policy")
-    if out.exists() and not force:
-        raise UserError(f"{out} already exists: choose another name, or replace it with --force")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -49,14 +50,10 @@ class Graph:
         self.constants.append(self._onnx.numpy_helper.from_array(array.reshape(np.shape(value)), name))
         return name
 
-    def add(self, operator: str, name: str, *inputs: str, **attributes: Any) -> str:
-        """Append a node and return the name of its output."""
-        self.nodes.append(self._onnx.helper.make_node(operator, list(inputs), [name], name=name, **attributes))
+    def add(self, operator: str, name: str, *inputs: str, outputs: Sequence[str] = (), **attributes: Any) -> str:
+        """Append a node and return its name, which is that of its output unless it has several."""
+        self.nodes.append(self._onnx.helper.make_node(operator, inputs, outputs or [name], name=name, **attributes))
         return name
-
-    def split(self, names: tuple[str, ...], value: str, sizes: str) -> None:
-        """Append a Split of the last axis."""
-        self.nodes.append(self._onnx.helper.make_node("Split", [value, sizes], list(names), name="split", axis=-1))
 
     def reshape(self, name: str, value: str, *shape: int) -> str:
         """Append a Reshape, where 0 keeps the size of that axis and −1 takes what is left."""
@@ -84,12 +81,8 @@ def policy_model(policy: Policy, choices: ChoiceTable, *, masked: bool = False) 
         outputs.append(info(_output_name(part), kind, [batch, *part.shape]))
     outputs.append(info("utilities", kinds.FLOAT, [batch, *grid]))
     built = onnx.helper.make_graph(graph.nodes, "greedy policy", inputs, outputs, graph.constants)
-    return onnx.helper.make_model(
-        built,
-        opset_imports=[onnx.helper.make_opsetid("", OPSET)],
-        ir_version=IR_VERSION,
-        producer_name="revalued",
-    )
+    opsets = [onnx.helper.make_opsetid("", OPSET)]
+    return onnx.helper.make_model(built, opset_imports=opsets, ir_version=IR_VERSION, producer_name="revalued")
 
 
 def _normalised(graph: Graph, normaliser: ObservationNormaliser | None) -> str:
@@ -121,9 +114,8 @@ def _critic(
     else:
         block = linear("block1", hidden, weights["block1.weight"], weights["block1.bias"])
     block = graph.add("Relu", f"{critic}.block1.relu", block)
-    block = graph.add(
-        "Relu", f"{critic}.block2.relu", linear("block2", block, weights["block2.weight"], weights["block2.bias"])
-    )
+    block = linear("block2", block, weights["block2.weight"], weights["block2.bias"])
+    block = graph.add("Relu", f"{critic}.block2.relu", block)
     residual = graph.add("Add", f"{critic}.residual", hidden, block)
     normal = graph.add("LayerNormalization", f"{critic}.norm", residual, "ones", axis=-1, epsilon=LAYER_NORM_EPSILON)
     head = weights["norm.scale"].T * weights["head.weight"]
@@ -158,7 +150,7 @@ def _dueling(graph: Graph, output: str, shape: NetworkShape) -> str:
     """Return V + A_i − mean A_i, [B, N, A], from [B, 1 + N·A]."""
     actions = shape.actions
     ends = graph.constant("dueling.sizes", [1, shape.head_size - 1], np.int64)
-    graph.split(("dueling.flat_value", "dueling.flat_advantages"), output, ends)
+    graph.add("Split", "split", output, ends, outputs=("dueling.flat_value", "dueling.flat_advantages"), axis=-1)
     advantages = graph.reshape("dueling.advantages", "dueling.flat_advantages", 0, *actions.exists.shape)
     value = graph.reshape("dueling.value", "dueling.flat_value", 0, 1, 1)
     # the mean over choices that exist, as a sum of shares 1/n_i
@@ -181,9 +173,8 @@ def _choose(graph: Graph, mean: str, actions: FactorisedActions, masked: bool) -
     choice = graph.add("ArgMax", "sub_actions" if joint is None else "joint_action", "utilities", axis=-1, keepdims=0)
     if joint is not None:
         strides = [math.prod(joint[position + 1 :]) for position in range(len(joint))]
-        whole = graph.add(
-            "Div", "joint_action.whole", choice, graph.constant("joint_action.strides", strides, np.int64)
-        )
+        stride = graph.constant("joint_action.strides", strides, np.int64)
+        whole = graph.add("Div", "joint_action.whole", choice, stride)
         graph.add("Mod", "sub_actions", whole, graph.constant("joint_action.sizes", joint, np.int64))
 
 

@@ -6,11 +6,12 @@ from pathlib import Path
 
 from revalued.errors import UserError
 from revalued.report import drawing, pages, tables
-from revalued.report.contents import Chapter, chapters, introduction, sections
+from revalued.report.contents import chapters, introduction, sections
 from revalued.report.results import load_results
 
 TITLE = "REValueD: results and verdicts"
 GENERATOR = "revalued report"
+PAGE_MARK = pages.generator_tag(GENERATOR)
 MARKDOWN_MARK = "<!-- written by: revalued report --markdown -->"
 
 
@@ -18,13 +19,13 @@ def write_report(results: Path, page: Path, force: bool = False) -> list[Path]:
     """Write the page and, in a folder `figures` beside it, every figure as PNG and SVG; return what was written."""
     drawing.require_matplotlib()
     found = chapters(load_results(results))
-    pages.check_replaceable(page, _page_mark(), force)
+    pages.check_replaceable(page, PAGE_MARK, force)
     text = pages.page(TITLE, sections(found), introduction(found), GENERATOR)
     written = []
     for chapter in found:
         for figure in chapter.figures:
             written += drawing.write_files(figure, page.parent / "figures", force)
-    pages.write_own(page, text, _page_mark(), force)
+    pages.write_own(page, text, PAGE_MARK, force)
     return [page, *written]
 
 
@@ -37,16 +38,11 @@ def markdown(results: Path) -> str:
         if chosen:
             table = tables.overview(chosen, "Question" if is_question else "Claim")
             parts += [f"### {title}", tables.to_markdown(table)]
-    parts += [part for chapter in found if chapter.experiment.name == "main" for part in _main_part(chapter)]
+    for experiment in (chapter.experiment for chapter in found if chapter.experiment.name == "main"):
+        note = f"{tables.seeds_in_words(experiment)}, at {experiment.scale}. "
+        note += "In brackets the paper's mean where it prints one."
+        parts += ["### Final returns", tables.to_markdown(tables.compact_table(experiment)), note]
     return "\n\n".join(parts) + "\n"
-
-
-def _main_part(chapter: Chapter) -> list[str]:
-    experiment = chapter.experiment
-    note = (
-        f"{tables.seeds_in_words(experiment)}, at {experiment.scale}. In brackets the paper's mean where it prints one."
-    )
-    return ["### Final returns", tables.to_markdown(tables.compact_table(experiment)), note]
 
 
 def write_markdown(results: Path, path: Path, force: bool = False) -> None:
@@ -54,7 +50,3 @@ def write_markdown(results: Path, path: Path, force: bool = False) -> None:
     if path.suffix.lower() not in (".md", ".markdown"):
         raise UserError(f"{path} is no name for a Markdown file: it should end in .md")
     pages.write_own(path, markdown(results), MARKDOWN_MARK, force)
-
-
-def _page_mark() -> str:
-    return pages.generator_tag(GENERATOR)

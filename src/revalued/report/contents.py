@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from revalued.experiments.catalogue import EXPERIMENTS
 from revalued.experiments.naming import task_in_words
-from revalued.experiments.result_files import Row, merged
+from revalued.experiments.result_files import merged
 from revalued.report import figures, pages, tables, theory, theory_figures, verdicts
 from revalued.report.drawing import Figure, panel_svg
 from revalued.report.pages import Html, Section
@@ -16,7 +16,7 @@ from revalued.report.published import REMARKS
 from revalued.report.results import ExperimentResults
 from revalued.report.statistics import FINAL_EVALUATIONS, RESAMPLES, separation_by_chance
 from revalued.report.tables import TextTable, answer, headline
-from revalued.report.verdicts import MIN_SEEDS, Finding, Verdict
+from revalued.report.verdicts import MIN_SEEDS, Finding
 
 _TONES = {"holds": "good", "does not hold": "bad", "not enough data": "none"}
 """The colour of a verdict; that of all others says that it is open."""
@@ -28,15 +28,9 @@ class Chapter:
     """One experiment with what was found in it and how it is shown."""
 
     experiment: ExperimentResults
-    findings: tuple[Finding, ...]
-    figures: tuple[Figure, ...]
-    tables: tuple[TextTable, ...]
-
-    @property
-    def title(self) -> str:
-        """Return the experiment's title."""
-        known = EXPERIMENTS.get(self.experiment.name)
-        return str(self.experiment.provenance.get("title") or (known.title if known else self.experiment.name))
+    findings: Sequence[Finding]
+    figures: Sequence[Figure]
+    tables: Sequence[TextTable]
 
 
 def chapters(results: Mapping[str, ExperimentResults]) -> list[Chapter]:
@@ -47,53 +41,50 @@ def chapters(results: Mapping[str, ExperimentResults]) -> list[Chapter]:
 
 def _chapter(experiment: ExperimentResults) -> Chapter:
     if experiment.name == "theorems":
-        drawn = theory_figures.theorem_figures(experiment)
         table = tables.theorem_2_table(experiment, *theory_figures.typical_case(experiment))
-        return Chapter(experiment, tuple(theory.theorem_findings(experiment)), tuple(drawn), (table,))
+        drawn = theory_figures.theorem_figures(experiment)
+        return Chapter(experiment, theory.theorem_findings(experiment), drawn, [table])
     if experiment.name == "tabular":
         drawn = theory_figures.tabular_figures(experiment)
-        return Chapter(experiment, tuple(theory.tabular_findings(experiment)), tuple(drawn), ())
-    special = {"wall-time": tables.wall_time_table, "stability": tables.stability_table}
-    chosen = [special[experiment.name](experiment)] if experiment.name in special else []
-    if experiment.name != "wall-time":
-        chosen.append(tables.final_table(experiment))
-    found = verdicts.training_findings(experiment)
-    return Chapter(experiment, tuple(found), tuple(figures.training_figures(experiment)), tuple(chosen))
+        return Chapter(experiment, theory.tabular_findings(experiment), drawn, [])
+    special = {"wall-time": [tables.wall_time_table], "stability": [tables.stability_table, tables.final_table]}
+    shown = [table(experiment) for table in special.get(experiment.name, [tables.final_table])]
+    return Chapter(experiment, verdicts.training_findings(experiment), figures.training_figures(experiment), shown)
 
 
 def introduction(all_chapters: Sequence[Chapter]) -> Html:
     """Return the head of the page: what was run, at which scale, and how the verdicts fall."""
     findings = [finding for chapter in all_chapters for finding in chapter.findings]
     counts = Counter(headline(finding) for finding in findings if not finding.is_question)
-    status = Counter(run["status"] for chapter in all_chapters for run in chapter.experiment.provenance.get("runs", ()))
-    planned = sum(status.values())
-    scales = list(dict.fromkeys(chapter.experiment.provenance.get("scale") for chapter in all_chapters))
-    named = [str(scale) for scale in scales if scale]
+    provenance = [chapter.experiment.provenance for chapter in all_chapters]
+    status = [run["status"] for facts in provenance for run in facts.get("runs", ())]
+    scales = list(dict.fromkeys(str(facts["scale"]) for facts in provenance if facts.get("scale")))
     runs: list[tuple[str, object]] = [
-        ("training runs finished", f"{status['finished']} of {planned}" if planned else "none recorded"),
-        ("scale", ", ".join(named) or "not recorded"),
+        ("training runs finished", f"{status.count('finished')} of {len(status)}" if status else "none recorded"),
+        ("scale", ", ".join(scales) or "not recorded"),
     ]
     if not findings:
-        return pages.join(
-            [pages.paragraph("Runs of our own, not experiments of the paper.", "lead"), pages.tiles(runs)]
-        )
+        lead = "Runs of our own, not experiments of the paper."
+        return pages.join([pages.paragraph(lead, "lead"), pages.tiles(runs)])
     lead = (
         "The experiments of REValueD (Ireland & Montana, ICLR 2024) carried out again, each claim of the paper held "
         "against the outcome."
     )
     warning = (
         "Run at the paper's scale."
-        if named == ["paper"]
+        if scales == ["paper"]
         else "The paper trained 10 seeds, 10 critics and longer; a verdict here speaks about the scale beside it, not "
         "about the paper's."
     )
-    verdict_facts: list[tuple[str, object]] = [
-        ("claims that hold", counts["holds"]),
-        ("that do not hold", counts["does not hold"]),
-        ("undecided or mixed", sum(count for decision, count in counts.items() if decision not in _TONES)),
-        ("without enough data", counts["not enough data"]),
-    ]
-    facts = pages.tiles([*verdict_facts, *runs])
+    facts = pages.tiles(
+        [
+            ("claims that hold", counts["holds"]),
+            ("that do not hold", counts["does not hold"]),
+            ("undecided or mixed", sum(count for decision, count in counts.items() if decision not in _TONES)),
+            ("without enough data", counts["not enough data"]),
+            *runs,
+        ]
+    )
     return pages.join([pages.paragraph(lead, "lead"), facts, pages.paragraph(warning, "note")])
 
 
@@ -123,12 +114,11 @@ def _verdict_section(all_chapters: Sequence[Chapter]) -> Section:
             if finding.is_question == is_question
         ]
         if rows:
-            parts += [pages.subheading(title)]
-            head = "Question" if is_question else "Claim"
-            parts += [pages.table((head, "Verdict"), rows, label=title)]
+            header = ("Question" if is_question else "Claim", "Verdict")
+            parts += [pages.subheading(title), pages.table(header, rows, label=title)]
     present = {chapter.experiment.name for chapter in all_chapters}
     absent = [name for name in EXPERIMENTS if name not in present]
-    if absent and parts:
+    if absent:
         parts.append(pages.paragraph(f"Not run: {', '.join(absent)}.", "note"))
     return pages.section("Verdicts", pages.join(parts))
 
@@ -136,6 +126,7 @@ def _verdict_section(all_chapters: Sequence[Chapter]) -> Section:
 def _experiment_section(chapter: Chapter) -> Section:
     experiment = chapter.experiment
     known = EXPERIMENTS.get(experiment.name)
+    title = str(experiment.provenance.get("title") or (known.title if known else experiment.name))
     parts: list[object] = []
     if known is not None:
         parts.append(pages.paragraph(f"{known.compares} Source: {known.source[0].lower() + known.source[1:]}."))
@@ -145,42 +136,37 @@ def _experiment_section(chapter: Chapter) -> Section:
     if experiment.unfinished():
         parts.append(pages.paragraph(_unfinished_in_words(experiment), "note"))
     parts += [_drawn(figure) for figure in chapter.figures]
-    parts += [_shown(table) for table in chapter.tables if table.rows]
+    parts += [pages.table(table.header, table.rows, table.caption) for table in chapter.tables if table.rows]
     parts += [_finding(finding) for finding in chapter.findings]
-    untested = verdicts.untested(experiment)
+    untested = verdicts.untested(experiment.name, chapter.findings)
     if untested:
         parts.append(pages.paragraph(f"Not tested, because not all of it was run: {'; '.join(untested)}.", "note"))
-    return pages.section(chapter.title, pages.join(parts), experiment.name)
+    return pages.section(title, pages.join(parts), experiment.name)
 
 
 def _unfinished_in_words(experiment: ExperimentResults) -> str:
     runs = experiment.unfinished()
     kinds = ", ".join(f"{count} {status}" for status, count in sorted(Counter(run["status"] for run in runs).items()))
-    named = "; ".join(_run_in_words(experiment, run) for run in runs[:_NAMED_RUNS])
+    named = "; ".join(
+        f"{experiment.label(run['variant'])} on {task_in_words(run['task'])}, seed {run['seed']}"
+        for run in runs[:_NAMED_RUNS]
+    )
     more = f"; and {len(runs) - _NAMED_RUNS} more, listed under Provenance" if len(runs) > _NAMED_RUNS else ""
     return f"Not counted in tables and verdicts: {kinds} ({named}{more})."
 
 
-def _run_in_words(experiment: ExperimentResults, run: Row) -> str:
-    return f"{experiment.label(run['variant'])} on {task_in_words(run['task'])}, seed {run['seed']}"
-
-
 def _drawn(figure: Figure) -> Html:
-    drawings = [(panel_svg(panel), panel.description) for panel in figure.panels]
-    if len(drawings) == 1 and not figure.legend:
-        return pages.figure(drawings[0][0], figure.caption, drawings[0][1])
-    return pages.panels(drawings, figure.caption, figure.legend)
-
-
-def _shown(table: TextTable) -> Html:
-    return pages.table(table.header, table.rows, table.caption)
+    drawn = [pages.inline_svg(panel_svg(panel), panel.description) for panel in figure.panels]
+    if len(drawn) == 1 and not figure.legend:
+        return pages.figure(drawn[0], figure.caption)
+    return pages.panels(drawn, figure.caption, figure.legend)
 
 
 def _finding(finding: Finding) -> Html:
-    listed: list[Verdict] = [*finding.verdicts, *([finding.overall] if finding.overall else [])]
     rows = [
         (_with_remark(verdict.where, verdict.detail), _badge(verdict.decision, finding.is_question))
-        for verdict in listed
+        for verdict in (*finding.verdicts, finding.overall)
+        if verdict is not None
     ]
     heading = Html(f"{pages.escape(finding.statement)} {_badge(headline(finding), finding.is_question)}")
     body = pages.table(("Where", "Verdict"), rows, f"At {finding.scale}", label=finding.statement)
@@ -196,18 +182,12 @@ def _badge(decision: str, is_question: bool) -> Html:
 
 
 def _method_section(all_chapters: Sequence[Chapter]) -> Section:
-    counts = {
-        len(chapter.experiment.of(variant, task))
-        for chapter in all_chapters
-        for task in chapter.experiment.tasks
-        for variant in chapter.experiment.variants
-    } - {0, 1}
-    chances = [
-        f"Two equal algorithms with {seeds} seeds each lie wholly apart by chance in "
-        f"{separation_by_chance(seeds):.0%} of comparisons"
-        for seeds in sorted(counts)[:1]
-        if seeds < 5
-    ]
+    counts = [count for chapter in all_chapters for count in chapter.experiment.seed_counts() if count > 1]
+    fewest = min(counts, default=5)
+    chance = (
+        f"Two equal algorithms with {fewest} seeds each lie wholly apart by chance in "
+        f"{separation_by_chance(fewest):.0%} of comparisons: few seeds make for weak verdicts, whichever way they fall."
+    )
     items = [
         f"The final performance of a run is the mean of its last {FINAL_EVALUATIONS} evaluations. Each evaluation is a "
         "greedy test episode, and a single one is noisy.",
@@ -218,7 +198,7 @@ def _method_section(all_chapters: Sequence[Chapter]) -> Section:
         "A claim that one variant beats another holds where the interval of the difference of means lies above 0, does "
         f"not hold where it lies below 0, and is undecided where it includes 0. It needs at least {MIN_SEEDS} finished "
         "seeds on either side.",
-        *(f"{chance}: few seeds make for weak verdicts, whichever way they fall." for chance in chances),
+        *([chance] if fewest < 5 else []),
         "All tasks together: the difference of interquartile means over tasks and seeds, seeds being resampled within "
         "each task.",
         "Claims about ensemble size and β are those differences in the paper's tables that exceed two standard errors.",
@@ -236,8 +216,7 @@ def _provenance_section(all_chapters: Sequence[Chapter]) -> Section:
         status = Counter(run["status"] for run in facts.get("runs", ()))
         runs = f"{status['finished']} of {sum(status.values())}" if status else "computed" if experiment.rows else "–"
         written = str(facts.get("written_at", "–"))[:16].replace("T", " ")
-        commit = _short(facts.get("commit"))
-        rows.append((experiment.name, experiment.scale, runs, written, commit))
+        rows.append((experiment.name, experiment.scale, runs, written, _short(facts.get("commit"))))
     header = ("Experiment", "Scale", "Runs finished", "Written, UTC", "Commit")
     parts: list[object] = [pages.table(header, rows, "Where the results come from")]
     for key, title in (("machine", "Machine"), ("versions", "Versions")):

@@ -40,7 +40,12 @@ MARK = "revalued report"
 _PANEL_INCHES = (4.1, 2.7)
 _LEGEND_INCHES = (0.6, 0.075)
 """Width of an entry without its text, and of a letter."""
+_INKED = (
+    "axes.edgecolor", "axes.labelcolor", "axes.titlecolor", "grid.color", "hatch.color", "patch.edgecolor",
+    "text.color", "xtick.color", "ytick.color",
+)  # fmt: skip
 _STYLE = {
+    **dict.fromkeys(_INKED, INK),
     "svg.hashsalt": "revalued",
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans"],
@@ -51,24 +56,19 @@ _STYLE = {
     "axes.labelsize": 8.5,
     "axes.spines.top": False,
     "axes.spines.right": False,
-    "axes.edgecolor": INK,
-    "axes.labelcolor": INK,
-    "axes.titlecolor": INK,
     "axes.grid": True,
     "axes.axisbelow": True,
-    "grid.color": INK,
     "grid.alpha": 0.13,
     "grid.linewidth": 0.6,
-    "xtick.color": INK,
-    "ytick.color": INK,
     "xtick.labelsize": 8.0,
     "ytick.labelsize": 8.0,
-    "text.color": INK,
     "lines.linewidth": 1.8,
-    "patch.edgecolor": INK,
-    "hatch.color": INK,
     "hatch.linewidth": 0.6,
 }
+
+
+Legend = tuple[tuple[str, str], ...]
+"""Names, each with its colour."""
 
 
 @dataclass(frozen=True)
@@ -81,12 +81,12 @@ class Panel:
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure of one or more panels with a shared legend of (name, colour)."""
+    """A figure of one or more panels with a shared legend."""
 
     name: str
     caption: str
     panels: tuple[Panel, ...]
-    legend: tuple[tuple[str, str], ...] = ()
+    legend: Legend = ()
 
 
 def colours_of(variants: Sequence[str]) -> dict[str, str]:
@@ -146,9 +146,8 @@ def _file_contents(figure: Figure) -> tuple[bytes, bytes]:
             handles = [Line2D([], [], color=colour, linewidth=3, label=name) for name, colour in figure.legend]
             longest = max(len(name) for name, _ in figure.legend)
             room = int(_PANEL_INCHES[0] * columns / (_LEGEND_INCHES[0] + _LEGEND_INCHES[1] * longest))
-            canvas.legend(
-                handles=handles, loc="outside upper left", ncols=max(1, min(2 * columns, room)), frameon=False
-            )
+            entries = max(1, min(2 * columns, room))
+            canvas.legend(handles=handles, loc="outside upper left", ncols=entries, frameon=False)
         return _rendered(canvas, "png"), _rendered(canvas, "svg")
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from revalued.experiments.naming import split_bins, task_in_words
 from revalued.report import statistics
-from revalued.report.drawing import GREY, INK, Figure, Panel, colours_of
-from revalued.report.published import BETAS, ENSEMBLE_SIZES, reference
+from revalued.report.drawing import COLOURS, GREY, INK, Figure, Legend, Panel, colours_of
+from revalued.report.published import BETA, ENSEMBLE_SIZE, reference
 from revalued.report.results import ExperimentResults
 from revalued.report.statistics import Summary
 from revalued.report.verdicts import cvar_values, minutes_of
@@ -21,17 +21,16 @@ PUBLISHED = "paper"
 
 def training_figures(experiment: ExperimentResults) -> list[Figure]:
     """Return the figures that suit an experiment, those that say most first."""
-    figures: list[Figure | None] = []
-    if experiment.name in ("ensemble-size", "beta"):
-        figures.append(against_setting(experiment))
-    if experiment.name in ("bins", "ensembled-baselines"):
-        figures.append(against_bins(experiment))
-    if experiment.name == "wall-time":
-        return [figure for figure in [wall_time(experiment)] if figure is not None]
-    if experiment.name == "stability":
-        figures.append(stability(experiment))
-    figures += [learning_curves(experiment), interquartile(experiment)]
-    return [figure for figure in figures if figure is not None]
+    usual = (learning_curves, interquartile)
+    drawers = {
+        "ensemble-size": (against_setting, *usual),
+        "beta": (against_setting, *usual),
+        "bins": (against_bins, *usual),
+        "ensembled-baselines": (against_bins, *usual),
+        "stability": (stability, *usual),
+        "wall-time": (wall_time,),
+    }.get(experiment.name, usual)
+    return [figure for draw in drawers if (figure := draw(experiment)) is not None]
 
 
 def learning_curves(experiment: ExperimentResults) -> Figure | None:
@@ -51,28 +50,26 @@ def learning_curves(experiment: ExperimentResults) -> Figure | None:
                 style = "-" if curve.finished else ":"
                 marker = "o" if len(steps) == 1 else None
                 axes.plot(steps, curve.mean, style, color=colours[variant], marker=marker)
-                if curve.low is not None and curve.high is not None:
-                    axes.fill_between(steps, curve.low, curve.high, color=colours[variant], alpha=0.18, linewidth=0)
+                if curve.band is not None:
+                    axes.fill_between(steps, *curve.band, color=colours[variant], alpha=0.18, linewidth=0)
             axes.set(title=task_in_words(task), xlabel="interactions, thousands", ylabel="return")
             _from_zero(axes)
 
-        ends = ", ".join(
-            f"{experiment.label(variant)} ends at {curve.mean[-1]:.0f}" for variant, curve in curves.items()
-        )
-        return Panel(f"Learning curves on {task_in_words(task)}: {ends}.", draw)
+        ends = (f"{experiment.label(variant)} ends at {curve.mean[-1]:.0f}" for variant, curve in curves.items())
+        return Panel(f"Learning curves on {task_in_words(task)}: {', '.join(ends)}.", draw)
 
-    seeds = sorted({len(runs) for task in tasks for variant in variants if (runs := experiment.shown(variant, task))})
-    caption = "Return of greedy test episodes during training: " + (
-        "a single seed each, so no interval can be given."
-        if seeds == [1]
-        else f"mean over {_one_of(seeds)} seeds, with 95% bootstrap bands"
-        + (" where there is more than one seed." if 1 in seeds else ".")
-    )
-    if any(not run.finished for task in tasks for variant in variants for run in experiment.shown(variant, task)):
+    groups = [runs for task in tasks for variant in variants if (runs := experiment.shown(variant, task))]
+    fewest, most = min(map(len, groups)), max(map(len, groups))
+    if most == 1:
+        caption = "a single seed each, so no interval can be given."
+    else:
+        caption = f"mean over {most if fewest == most else f'{fewest} to {most}'} seeds, with 95% bootstrap bands"
+        caption += " where there is more than one seed." if fewest == 1 else "."
+    if not all(run.finished for runs in groups for run in runs):
         caption += " Dotted: runs that have not come to their end."
-    return Figure(
-        f"{experiment.name}-curves", caption, tuple(map(panel, tasks)), _legend(experiment, variants, colours)
-    )
+    caption = f"Return of greedy test episodes during training: {caption}"
+    legend = _legend(experiment, variants, colours)
+    return Figure(f"{experiment.name}-curves", caption, tuple(map(panel, tasks)), legend)
 
 
 def interquartile(experiment: ExperimentResults) -> Figure | None:
@@ -110,30 +107,22 @@ def interquartile(experiment: ExperimentResults) -> Figure | None:
 def against_setting(experiment: ExperimentResults) -> Figure | None:
     """Return, per task, the final return against the number of critics or β, beside the paper's."""
     symbol = "K, critics" if experiment.name == "ensemble-size" else "β"
-    ours_colour, paper_colour = colours_of(["revalued"])["revalued"], GREY
 
     def panel(task: str) -> Panel | None:
         ours: dict[float, Summary] = {}
         for variant in experiment.variants:
-            value, runs = experiment.setting(variant), experiment.of(variant, task)
-            if value is not None and runs:
-                ours[value] = statistics.summarise([statistics.final_performance(run) for run in runs])
+            value, summary = experiment.setting(variant), statistics.final_summary(experiment, variant, task)
+            if value is not None and summary is not None:
+                ours[value] = summary
         if not ours:
             return None
-        candidates = ENSEMBLE_SIZES if experiment.name == "ensemble-size" else BETAS
-        theirs = {
-            value: found
-            for value in candidates
-            if (found := reference(experiment.name, "revalued", task, value)) is not None
-        }
+        theirs = (ENSEMBLE_SIZE if experiment.name == "ensemble-size" else BETA).get(task, {})
 
         def draw(axes: Axes) -> None:
-            _points(axes, ours, ours_colour)
+            _points(axes, ours, COLOURS["revalued"])
             if theirs:
-                xs = list(theirs)
-                errors = [point.spread for point in theirs.values()]
-                means = [point.mean for point in theirs.values()]
-                axes.errorbar(xs, means, errors, color=paper_colour, linestyle="--", marker="s", markersize=3.5)
+                means, errors = zip(*((point.mean, point.spread) for point in theirs.values()), strict=True)
+                axes.errorbar(list(theirs), means, errors, color=GREY, linestyle="--", marker="s", markersize=3.5)
             axes.set(title=task_in_words(task), xlabel=symbol, ylabel="final return", xticks=sorted({*ours, *theirs}))
             _from_zero(axes)
 
@@ -141,7 +130,7 @@ def against_setting(experiment: ExperimentResults) -> Figure | None:
         return Panel(f"Final return on {task_in_words(task)} by {symbol}: {words}.", draw)
 
     caption = "Final return with standard errors over seeds; the paper's are for 10 seeds and longer training."
-    legend = (("here", ours_colour), (PUBLISHED, paper_colour))
+    legend = (("here", COLOURS["revalued"]), (PUBLISHED, GREY))
     return _figure(f"{experiment.name}-final", caption, map(panel, experiment.tasks), legend)
 
 
@@ -153,11 +142,11 @@ def against_bins(experiment: ExperimentResults) -> Figure | None:
 
     def panel(name: str) -> Panel | None:
         lines: dict[str, dict[float, Summary]] = {}
-        for task in experiment.tasks:
+        for task in [task for task in experiment.tasks if split_bins(task)[0] == name]:
             for variant in variants:
-                if split_bins(task)[0] == name and (runs := experiment.of(variant, task)):
-                    values = [statistics.final_performance(run) for run in runs]
-                    lines.setdefault(variant, {})[float(split_bins(task)[1])] = statistics.summarise(values)
+                summary = statistics.final_summary(experiment, variant, task)
+                if summary is not None:
+                    lines.setdefault(variant, {})[split_bins(task)[1]] = summary
         if not lines:
             return None
 
@@ -243,9 +232,7 @@ def stability(experiment: ExperimentResults) -> Figure | None:
     return _figure("stability-cvar", caption, map(panel, experiment.tasks))
 
 
-def _figure(
-    name: str, caption: str, panels: Iterable[Panel | None], legend: tuple[tuple[str, str], ...] = ()
-) -> Figure | None:
+def _figure(name: str, caption: str, panels: Iterable[Panel | None], legend: Legend = ()) -> Figure | None:
     """Return a figure of the panels that there are, None where there are none."""
     drawn = tuple(panel for panel in panels if panel is not None)
     return Figure(name, caption, drawn, legend) if drawn else None
@@ -264,11 +251,5 @@ def _from_zero(axes: Axes) -> None:
         axes.set_ylim(bottom=0)
 
 
-def _legend(
-    experiment: ExperimentResults, variants: Sequence[str], colours: dict[str, str]
-) -> tuple[tuple[str, str], ...]:
+def _legend(experiment: ExperimentResults, variants: Sequence[str], colours: dict[str, str]) -> Legend:
     return tuple((experiment.label(variant), colours[variant]) for variant in variants)
-
-
-def _one_of(counts: Sequence[int]) -> str:
-    return str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"

@@ -109,24 +109,20 @@ def table(header: Sequence[object], rows: Iterable[Sequence[object]], caption: s
     return Html(f"{title}{box}<table>{head}<tbody>{body}</tbody></table></div>")
 
 
-def figure(svg: str, caption: str, description: str = "") -> Html:
-    """Return an SVG picture, inline, with its caption; `description` is for those who cannot see it."""
-    return _captioned(inline_svg(svg, description or caption), caption)
+def figure(content: object, caption: str) -> Html:
+    """Return a picture, or several, with a caption."""
+    return Html(f"<figure>{escape(content)}<figcaption>{escape(caption)}</figcaption></figure>")
 
 
-def panels(drawings: Sequence[tuple[str, str]], caption: str, legend: Sequence[tuple[str, str]] = ()) -> Html:
-    """Return several small SVG pictures, (svg, description) each, in as many columns as the screen has room for.
+def panels(cells: Iterable[Html], caption: str, legend: Iterable[tuple[str, str]] = ()) -> Html:
+    """Return several small pictures in as many columns as the screen has room for.
 
     The legend, shared by all, is a list of (name, colour).
     """
-    items = (f'<span><i style="background:{html.escape(colour)}"></i>{escape(name)}</span>' for name, colour in legend)
-    names = f'<div class="legend">{"".join(items)}</div>' if legend else ""
-    inner = "".join(f"<div>{inline_svg(svg, description)}</div>" for svg, description in drawings)
-    return _captioned(Html(f'{names}<div class="panels">{inner}</div>'), caption)
-
-
-def _captioned(content: Html, caption: str) -> Html:
-    return Html(f"<figure>{content}<figcaption>{escape(caption)}</figcaption></figure>")
+    items = [f'<span><i style="background:{html.escape(colour)}"></i>{escape(name)}</span>' for name, colour in legend]
+    names = f'<div class="legend">{"".join(items)}</div>' if items else ""
+    inner = "".join(f"<div>{cell}</div>" for cell in cells)
+    return figure(Html(f'{names}<div class="panels">{inner}</div>'), caption)
 
 
 def inline_svg(svg: str, description: str) -> Html:

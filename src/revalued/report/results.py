@@ -5,8 +5,9 @@ from __future__ import annotations
 import csv
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -62,19 +63,21 @@ class ExperimentResults:
     runs: tuple[RunResults, ...] = ()
     rows: tuple[Row, ...] = ()
     """Rows of a computed experiment, or of cvar.csv."""
-    labels: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def tasks(self) -> list[str]:
         """Return the tasks, those that were planned first, whether they were run or not."""
-        found = [run.task for run in self.runs] + [str(row["task"]) for row in self.rows if "task" in row]
-        return _in_order(self.provenance.get("tasks", ()), found)
+        return self._planned_first("task")
 
     @property
     def variants(self) -> list[str]:
         """Return the variants, those that were planned first, whether they were run or not."""
-        found = [run.variant for run in self.runs] + [str(row["variant"]) for row in self.rows if "variant" in row]
-        return _in_order(self.provenance.get("variants", {}), found)
+        return self._planned_first("variant")
+
+    def _planned_first(self, column: str) -> list[str]:
+        planned = list(dict.fromkeys(self.provenance.get(f"{column}s", ())))
+        found = {getattr(run, column) for run in self.runs} | {str(row[column]) for row in self.rows if column in row}
+        return planned + sorted(found - set(planned))
 
     @property
     def variants_with_runs(self) -> list[str]:
@@ -89,12 +92,12 @@ class ExperimentResults:
             return "a scale that is not recorded"
         if not runs:
             return f"{name} scale"
-        critics = sorted(self._ensembles())
+        overrides = [self._variant(variant).get("overrides", {}) for variant in self.variants]
+        critics = sorted({size for given in overrides if isinstance(size := given.get("critics"), int) and size > 1})
         sizes = [f"K = {critics[0]}" if len(critics) == 1 else f"K = {critics[0]} to {critics[-1]}"] if critics else []
         lengths = {run.get("env_steps") for run in runs if run["status"] == "finished"}
-        most = (
-            f"{'up to ' if len(lengths) > 1 else ''}{int(self.provenance.get('planned_env_steps', 0)):,} interactions"
-        )
+        up_to = "up to " if len(lengths) > 1 else ""
+        most = f"{up_to}{int(self.provenance.get('planned_env_steps', 0)):,} interactions"
         seeds = len(self.provenance.get("seeds", ()))
         return f"{name} scale: {', '.join([*sizes, most, f'{seeds} seed' + 's' * (seeds != 1)])}"
 
@@ -103,16 +106,13 @@ class ExperimentResults:
         """Return what differs from the paper, in a sentence."""
         return str(self.provenance.get("scale_note") or f"At {self.scale}.")
 
-    def _ensembles(self) -> set[int]:
-        """Return the sizes of the ensembles that took part."""
-        found = (
-            variant.get("overrides", {}).get("critics") for variant in self.provenance.get("variants", {}).values()
-        )
-        return {critics for critics in found if isinstance(critics, int) and critics > 1}
+    def _variant(self, variant: str) -> Mapping[str, Any]:
+        """Return what is recorded about a variant."""
+        return self.provenance.get("variants", {}).get(variant, {})  # type: ignore[no-any-return]
 
     def label(self, variant: str) -> str:
         """Return a variant's name for readers: the one it was run under where that is recorded."""
-        return self.labels.get(variant) or variant_label(variant)
+        return str(self._variant(variant).get("label") or variant_label(variant))
 
     def setting(self, variant: str) -> float | None:
         """Return what a variant of `ensemble-size` or `beta` varies: its number of critics or its β; None elsewhere."""
@@ -122,8 +122,7 @@ class ExperimentResults:
         parts = re.fullmatch(rf"revalued-{letter}([\d.]+)", variant)
         if parts is not None:
             return float(parts[1])
-        overrides = self.provenance.get("variants", {}).get(variant, {}).get("overrides", {})
-        for name, value in overrides.items():
+        for name, value in self._variant(variant).get("overrides", {}).items():
             if name.split(".")[-1] == field_name:
                 return float(value)
         return default if variant == "revalued" else None
@@ -133,16 +132,16 @@ class ExperimentResults:
         if variant in self.variants:
             return variant
         wanted = self.setting(variant)
-        same = [name for name in self.variants if wanted is not None and self.setting(name) == wanted]
-        return same[0] if same else None
+        return next((name for name in self.variants if wanted is not None and self.setting(name) == wanted), None)
 
     def of(self, variant: str, task: str, finished_only: bool = True) -> list[RunResults]:
         """Return the runs of one variant on one task, by seed."""
-        return [
-            run
-            for run in self.runs
-            if run.variant == variant and run.task == task and (run.finished or not finished_only)
-        ]
+        found = [run for run in self.runs if (run.variant, run.task) == (variant, task)]
+        return [run for run in found if run.finished or not finished_only]
+
+    def seed_counts(self) -> list[int]:
+        """Return how many finished seeds the pairs of variant and task have: every number that occurs, except 0."""
+        return sorted({len(self.of(variant, task)) for variant in self.variants for task in self.tasks} - {0})
 
     def shown(self, variant: str, task: str) -> list[RunResults]:
         """Return the runs to draw: the finished ones or, where there are none yet, the unfinished ones."""
@@ -157,101 +156,82 @@ def load_results(folder: Path) -> dict[str, ExperimentResults]:
     """Read every experiment of a results folder, by name."""
     if not folder.is_dir():
         raise UserError(f"{folder} is no folder: give the one that 'revalued reproduce' wrote to")
-    found = sorted(path.parent for path in folder.glob(f"*/{RESULTS}"))
-    found += [path.parent for path in folder.glob(f"*/{CVAR}") if path.parent not in found]
+    found = sorted({path.parent for name in (RESULTS, CVAR) for path in folder.glob(f"*/{name}")})
     if not found:
         raise UserError(f"{folder} holds no results: no NAME/results.csv in it; 'revalued reproduce' makes them")
-    return {path.name: _experiment(path) for path in sorted(found)}
+    return {path.name: _experiment(path) for path in found}
 
 
 def _experiment(folder: Path) -> ExperimentResults:
-    name = folder.name
-    provenance = read_provenance(folder) or {}
+    name, provenance = folder.name, read_provenance(folder) or {}
     _check_provenance(folder / PROVENANCE, provenance)
-    labels = {key: str(value.get("label", key)) for key, value in provenance.get("variants", {}).items()}
-    if name in ("theorems", "tabular"):
-        columns = THEOREM_COLUMNS if name == "theorems" else TABULAR_COLUMNS
-        return ExperimentResults(name, provenance, rows=tuple(_read_csv(folder / RESULTS, columns)), labels=labels)
-    cvar, results = folder / CVAR, folder / RESULTS
-    rows = tuple(_read_csv(cvar, CVAR_COLUMNS)) if cvar.is_file() else ()
-    evaluations = _read_csv(results, RESULT_COLUMNS) if results.is_file() else []
-    return ExperimentResults(name, provenance, _runs(evaluations, provenance), rows, labels)
+    computed = {"theorems": THEOREM_COLUMNS, "tabular": TABULAR_COLUMNS}
+    if name in computed:
+        return ExperimentResults(name, provenance, rows=_read_csv(folder / RESULTS, computed[name]))
+    runs = _runs(_read_csv(folder / RESULTS, RESULT_COLUMNS), provenance)
+    return ExperimentResults(name, provenance, runs, _read_csv(folder / CVAR, CVAR_COLUMNS))
 
 
-def _runs(rows: list[Row], provenance: Mapping[str, Any]) -> tuple[RunResults, ...]:
+def _runs(rows: tuple[Row, ...], provenance: Mapping[str, Any]) -> tuple[RunResults, ...]:
     status = {key_of(run): run["status"] for run in provenance.get("runs", ())}
-    grouped: dict[Key, list[Row]] = {}
-    for row in rows:
-        grouped.setdefault(key_of(row), []).append(row)
+    grouped: defaultdict[Key, list[Row]] = defaultdict(list)
     longest: dict[str, float] = {}
-    for row in rows:
-        longest[row["task"]] = max(longest.get(row["task"], 0.0), row["env_steps"])
+    for row in sorted(rows, key=lambda row: float(row["env_steps"])):
+        grouped[key_of(row)].append(row)
+        longest[row["task"]] = row["env_steps"]
     runs = []
     for key, evaluations in sorted(grouped.items()):
-        ordered = sorted(evaluations, key=lambda row: float(row["env_steps"]))
-        steps = np.array([row["env_steps"] for row in ordered], dtype=np.float64)
-        returns = np.array([row["return"] for row in ordered], dtype=np.float64)
-        wall = np.array([np.nan if row["wall_s"] is None else row["wall_s"] for row in ordered], dtype=np.float64)
+        steps, returns, wall = (  # a time that is not known, None, becomes NaN
+            np.array([row[column] for row in evaluations], np.float64) for column in ("env_steps", "return", "wall_s")
+        )
         finished = status[key] == "finished" if key in status else steps[-1] >= _NEARLY_ALL * longest[key[1]]
         runs.append(RunResults(*key, steps, returns, wall, bool(finished)))
     return tuple(runs)
 
 
-def _read_csv(path: Path, columns: tuple[str, ...]) -> list[Row]:
-    """Read a table whose columns are known; further columns are ignored."""
+def _read_csv(path: Path, columns: tuple[str, ...]) -> tuple[Row, ...]:
+    """Read a table whose columns are known, nothing where there is none; further columns are ignored."""
+    if not path.is_file():
+        return ()
     with path.open(newline="", encoding="utf-8", errors="replace") as file:
         reader = csv.DictReader(file)
         missing = [column for column in columns if column not in (reader.fieldnames or ())]
         if missing:
             raise UserError(f"{path} cannot be used: it has no column {missing[0]!r}")
-        return [_parse(path, reader.line_num, row, columns) for row in reader]
+        return tuple(
+            {
+                column: _parse(row[column], column, f"{path} cannot be used: line {reader.line_num}")
+                for column in columns
+            }
+            for row in reader
+        )
 
 
-def _parse(path: Path, line: int, row: Mapping[str, str | None], columns: tuple[str, ...]) -> Row:
-    parsed: dict[str, Any] = {}
-    for column in columns:
-        text = row[column]
-        if column in TEXT_COLUMNS:
-            parsed[column] = text or ""
-            continue
-        if not text and column in _MAY_BE_EMPTY:
-            parsed[column] = None
-            continue
-        parsed[column] = _finite(text or "")
-        if parsed[column] is None:
-            raise UserError(f"{path} cannot be used: line {line}, column {column!r}: {text!r} is no number")
-    return parsed
-
-
-def _finite(text: str) -> float | None:
-    try:
-        value = float(text)
-    except ValueError:
+def _parse(text: str | None, column: str, complaint: str) -> str | float | None:
+    if column in TEXT_COLUMNS:
+        return text or ""
+    if not text and column in _MAY_BE_EMPTY:
         return None
-    return value if math.isfinite(value) else None
+    try:
+        value = float(text or "")
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise UserError(f"{complaint}, column {column!r}: {text!r} is no number")
+    return value
 
 
 def _check_provenance(path: Path, data: Row) -> None:
     """Refuse what the report would otherwise stumble over."""
-
-    def is_named(value: Any) -> bool:
-        return isinstance(value, dict) and all(isinstance(inner, dict) for inner in value.values())
-
-    def are_runs(value: Any) -> bool:
-        keys = {"variant", "task", "seed", "status"}
-        return isinstance(value, list) and all(isinstance(run, dict) and keys <= set(run) for run in value)
-
+    run_keys = {"variant", "task", "seed", "status"}
     checks: dict[str, Callable[[Any], bool]] = {
-        "variants": is_named,
-        "runs": are_runs,
-        "tasks": lambda value: isinstance(value, list),
-        "seeds": lambda value: isinstance(value, list),
+        "variants": lambda found: isinstance(found, dict) and all(isinstance(one, dict) for one in found.values()),
+        "runs": lambda found: (
+            isinstance(found, list) and all(isinstance(r, dict) and run_keys <= set(r) for r in found)
+        ),
+        "tasks": lambda found: isinstance(found, list),
+        "seeds": lambda found: isinstance(found, list),
     }
     for key, is_right in checks.items():
         if key in data and not is_right(data[key]):
             raise UserError(f"{path} cannot be used: {key!r} is not as 'revalued reproduce' writes it")
-
-
-def _in_order(planned: Iterable[str], found: Iterable[str]) -> list[str]:
-    first = list(dict.fromkeys(planned))
-    return first + sorted(set(found) - set(first))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from revalued.experiments.scales import PAPER_TIMED_ENV_STEPS
-from revalued.report.results import Floats, RunResults
+from revalued.report.results import ExperimentResults, Floats, RunResults
 from revalued.seeding import stream_rng
 
 FINAL_EVALUATIONS = 3
@@ -22,6 +23,8 @@ SEED = 0
 CURVE_POINTS = 120
 
 Interval = tuple[float, float]
+Groups = Sequence[Sequence[float] | Floats]
+"""Numbers of several groups, such as returns of several tasks, one per seed."""
 
 
 @dataclass(frozen=True)
@@ -40,9 +43,7 @@ class Curve:
 
     env_steps: Floats
     mean: Floats
-    low: Floats | None
-    high: Floats | None
-    seeds: int
+    band: tuple[Floats, Floats] | None
     finished: bool
 
 
@@ -64,11 +65,17 @@ def summarise(values: Sequence[float], seed: int = SEED) -> Summary:
     if len(sample) < 2:
         return Summary(float(sample.mean()), None, None, len(sample))
     error = float(sample.std(ddof=1) / np.sqrt(len(sample)))
-    return Summary(float(sample.mean()), error, bootstrap([sample], _mean_of_first, seed), len(sample))
+    return Summary(float(sample.mean()), error, bootstrap([sample], lambda drawn: _mean(drawn[0]), seed), len(sample))
+
+
+def final_summary(experiment: ExperimentResults, variant: str, task: str) -> Summary | None:
+    """Return the final performance of a variant on a task, None where no run is finished."""
+    runs = experiment.of(variant, task)
+    return summarise([final_performance(run) for run in runs]) if runs else None
 
 
 def bootstrap(
-    groups: Sequence[Sequence[float] | Floats],
+    groups: Groups,
     statistic: Callable[[list[Floats]], Floats],
     seed: int = SEED,
     resamples: int = RESAMPLES,
@@ -87,16 +94,16 @@ def bootstrap(
     return float(low), float(high)
 
 
-def difference(first: Sequence[float], second: Sequence[float], seed: int = SEED) -> tuple[float, Interval]:
+def difference(first: Sequence[float], second: Sequence[float]) -> tuple[float, Interval]:
     """Return the difference of two means over seeds, first minus second, with its bootstrap interval."""
     value = float(np.mean(first) - np.mean(second))
-    return value, bootstrap([first, second], lambda drawn: drawn[0].mean(axis=1) - drawn[1].mean(axis=1), seed)
+    return value, bootstrap([first, second], lambda drawn: _mean(drawn[0]) - _mean(drawn[1]))
 
 
-def ratio(first: Sequence[float], second: Sequence[float], seed: int = SEED) -> tuple[float, Interval]:
+def ratio(first: Sequence[float], second: Sequence[float]) -> tuple[float, Interval]:
     """Return the ratio of two means over seeds, first over second, with its bootstrap interval."""
     value = float(np.mean(first) / np.mean(second))
-    return value, bootstrap([first, second], lambda drawn: drawn[0].mean(axis=1) / drawn[1].mean(axis=1), seed)
+    return value, bootstrap([first, second], lambda drawn: _mean(drawn[0]) / _mean(drawn[1]))
 
 
 def interquartile_mean(values: Floats) -> Floats:
@@ -104,23 +111,20 @@ def interquartile_mean(values: Floats) -> Floats:
     ordered = np.sort(values, axis=-1)
     size = ordered.shape[-1]
     cut = int(0.25 * size)
-    middle: Floats = ordered[..., cut : size - cut].mean(axis=-1)
-    return middle
+    return np.asarray(ordered[..., cut : size - cut].mean(axis=-1))
 
 
-def interquartile_summary(tasks: Sequence[Sequence[float]], seed: int = SEED) -> Summary:
+def interquartile_summary(tasks: Groups) -> Summary:
     """Return the interquartile mean over tasks × seeds; seeds are resampled within each task."""
     value = float(interquartile_mean(np.concatenate([np.asarray(task, dtype=np.float64) for task in tasks])))
     seeds = min(len(task) for task in tasks)
     if seeds < 2:
         return Summary(value, None, None, seeds)
-    interval = bootstrap(tasks, lambda drawn: interquartile_mean(np.concatenate(drawn, axis=1)), seed)
+    interval = bootstrap(tasks, lambda drawn: interquartile_mean(np.concatenate(drawn, axis=1)))
     return Summary(value, None, interval, seeds)
 
 
-def interquartile_difference(
-    first: Sequence[Sequence[float]], second: Sequence[Sequence[float]], seed: int = SEED
-) -> tuple[float, Interval]:
+def interquartile_difference(first: Groups, second: Groups) -> tuple[float, Interval]:
     """Return the difference of two interquartile means over the same tasks, with its stratified bootstrap interval."""
 
     def statistic(drawn: list[Floats]) -> Floats:
@@ -128,21 +132,21 @@ def interquartile_difference(
         return interquartile_mean(np.concatenate(ours, axis=1)) - interquartile_mean(np.concatenate(theirs, axis=1))
 
     value = float(statistic([np.asarray(task, dtype=np.float64)[None] for task in (*first, *second)])[0])
-    return value, bootstrap([*first, *second], statistic, seed)
+    return value, bootstrap([*first, *second], statistic)
 
 
-def curve(runs: Sequence[RunResults], points: int = CURVE_POINTS, seed: int = SEED) -> Curve:
+def curve(runs: Sequence[RunResults]) -> Curve:
     """Return the mean curve of several seeds, interpolated on the interactions that all of them cover."""
     start, end = max(run.env_steps[0] for run in runs), min(run.env_steps[-1] for run in runs)
     evaluations = max(len(run.env_steps) for run in runs)  # no more points than there is anything to see
-    grid = np.linspace(start, max(start, end), min(points, evaluations))
+    grid = np.linspace(start, max(start, end), min(CURVE_POINTS, evaluations))
     values = np.stack([np.interp(grid, run.env_steps, run.returns) for run in runs])
-    low = high = None
+    band = None
     if len(runs) > 1:
-        rng = stream_rng(seed)
-        chosen = rng.integers(len(runs), size=(CURVE_RESAMPLES, len(runs)))
+        chosen = stream_rng(SEED).integers(len(runs), size=(CURVE_RESAMPLES, len(runs)))
         low, high = np.quantile(values[chosen].mean(axis=1), [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
-    return Curve(grid, values.mean(axis=0), low, high, len(runs), all(run.finished for run in runs))
+        band = low, high
+    return Curve(grid, values.mean(axis=0), band, all(run.finished for run in runs))
 
 
 def projected_minutes(run: RunResults, target_env_steps: int = PAPER_TIMED_ENV_STEPS) -> tuple[float, bool] | None:
@@ -162,12 +166,8 @@ def projected_minutes(run: RunResults, target_env_steps: int = PAPER_TIMED_ENV_S
 
 def separation_by_chance(seeds: int) -> float:
     """Return how often all seeds of one of two equal algorithms, so many seeds each, lie above all of the other."""
-    chance = 2.0  # either may be the upper one: 2 · n! n! / (2n)!
-    for position in range(1, seeds + 1):
-        chance *= position / (seeds + position)
-    return chance
+    return 2 / math.comb(2 * seeds, seeds)  # either may be the upper one: 2 · n! n! / (2n)!
 
 
-def _mean_of_first(drawn: list[Floats]) -> Floats:
-    mean: Floats = drawn[0].mean(axis=1)
-    return mean
+def _mean(drawn: Floats) -> Floats:
+    return np.asarray(drawn.mean(axis=1))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from revalued.experiments.naming import task_in_words
 from revalued.report import statistics
 from revalued.report.published import Published, reference
 from revalued.report.results import ExperimentResults
-from revalued.report.statistics import Summary
-from revalued.report.theory import Cell, Cells, cell_of
+from revalued.report.statistics import Summary, final_summary
+from revalued.report.theory import Cells, cell_of
 from revalued.report.verdicts import Decision, Finding, cvar_values, minutes_of
 
 MIXED, HOLDS_IN_PART, FAILS_IN_PART = "mixed", "holds in part", "fails in part"
@@ -43,14 +43,14 @@ def headline(finding: Finding) -> str:
 
 
 def answer(decision: str, is_question: bool) -> str:
-    """Return the word for an decision: a claim holds or not, a question is answered by yes or no."""
+    """Return the word for a decision: a claim holds or not, a question is answered by yes or no."""
     return _ANSWERS.get(decision, decision) if is_question else decision
 
 
 def breakdown(finding: Finding) -> str:
     """Return how many verdicts there are of each kind, in words, or where the only one was found."""
-    counts: Counter[Decision] = finding.counts()
-    if sum(counts.values()) == 1:
+    counts = Counter(verdict.decision for verdict in finding.verdicts)
+    if len(finding.verdicts) == 1:
         return f"Tested on {finding.verdicts[0].where}"
     said = (f"{counts[decision]} × {answer(decision, finding.is_question)}" for decision in _ORDER if counts[decision])
     if finding.overall is None:
@@ -77,12 +77,6 @@ def mean_and_error(summary: Summary | None) -> str:
     return f"{summary.mean:.1f} ± {summary.standard_error:.1f}"
 
 
-def final_summary(experiment: ExperimentResults, variant: str, task: str) -> Summary | None:
-    """Return the final performance of a variant on a task, None where no run is finished."""
-    runs = experiment.of(variant, task)
-    return statistics.summarise([statistics.final_performance(run) for run in runs]) if runs else None
-
-
 def published_for(experiment: ExperimentResults, variant: str, task: str) -> Published | None:
     """Return the paper's number for a variant on a task, None where it has none."""
     return reference(experiment.name, variant, task, experiment.setting(variant))
@@ -102,11 +96,9 @@ def final_table(experiment: ExperimentResults) -> TextTable:
 
 def _by_task(experiment: ExperimentResults, cell: Callable[[str, str], str], caption: str = "") -> TextTable:
     """Return a table with one row per task and one column per variant."""
-    header = ("Task", *(experiment.label(variant) for variant in experiment.variants))
-    rows = tuple(
-        (task_in_words(task), *(cell(variant, task) for variant in experiment.variants)) for task in experiment.tasks
-    )
-    return TextTable(header, rows, caption)
+    variants = experiment.variants
+    rows = tuple((task_in_words(task), *(cell(variant, task) for variant in variants)) for task in experiment.tasks)
+    return TextTable(("Task", *map(experiment.label, variants)), rows, caption)
 
 
 def _beside_published(experiment: ExperimentResults, pairs: Sequence[tuple[str, str]]) -> TextTable:
@@ -180,20 +172,16 @@ def stability_table(experiment: ExperimentResults) -> TextTable:
 def theorem_2_table(experiment: ExperimentResults, dimensions: int, critics: int) -> TextTable:
     """Return bias and variance of DecQN and of both ensemble targets, for one N and K."""
     table = Cells(experiment.rows)
-    cells = sorted({cell_of(row) for row in experiment.rows if row["target"] == "max-of-mean"})
+    cells = {cell_of(row) for row in experiment.rows if row["target"] == "max-of-mean"}
     rows = []
-    for cell in cells:
-        single = Cell(cell.noise, cell.dimensions, cell.choices, 1)
-        values = [
-            table.exact(single, "decqn", "bias"),
-            table.exact(cell, "mean-of-max", "bias"),
-            table.exact(cell, "max-of-mean", "bias"),
-            table.exact(single, "decqn", "variance"),
-            table.exact(cell, "mean-of-max", "variance"),
-            table.exact(cell, "max-of-mean", "variance"),
+    for cell in sorted(cells, key=lambda cell: (cell.noise != "uniform", cell.choices, cell.noise)):
+        found = [
+            table.exact(case, target, quantity)
+            for quantity in ("bias", "variance")
+            for case, target in ((replace(cell, critics=1), "decqn"), (cell, "mean-of-max"), (cell, "max-of-mean"))
         ]
-        known = [value.value for value in values if value is not None]
-        if (cell.dimensions, cell.critics) == (dimensions, critics) and len(known) == len(values):
+        known = [estimate.value for estimate in found if estimate is not None]
+        if (cell.dimensions, cell.critics) == (dimensions, critics) and len(known) == len(found):
             ratios = [f"{critics * variance / known[3]:.2f}" for variance in known[4:]]
             rows.append((cell.noise.capitalize(), str(cell.choices), *(f"{bias:.3f}" for bias in known[:3]), *ratios))
     header = (
@@ -203,14 +191,12 @@ def theorem_2_table(experiment: ExperimentResults, dimensions: int, critics: int
     caption = (
         f"What an ensemble does to the target, N = {dimensions}, K = {critics}; Theorem 2 says equal bias and ratio 1"
     )
-    return TextTable(header, tuple(sorted(rows, key=lambda row: (row[0] != "Uniform", int(row[1])))), caption)
+    return TextTable(header, tuple(rows), caption)
 
 
 def seeds_in_words(experiment: ExperimentResults) -> str:
     """Return what the numbers of an experiment are, and over how many seeds."""
-    counts = sorted(
-        {len(found) for t in experiment.tasks for v in experiment.variants if (found := experiment.of(v, t))}
-    )
+    counts = experiment.seed_counts()
     if not counts:
         return "No run is finished"
     if counts == [1]:

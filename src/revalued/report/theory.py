@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from revalued.experiments.result_files import Row
 from revalued.report.results import ExperimentResults
@@ -69,37 +69,27 @@ def cell_of(row: Row) -> Cell:
 def theorem_findings(experiment: ExperimentResults) -> list[Finding]:
     """Return what the simulations say about each theorem; noise other than the paper's uniform one is a question."""
     table = Cells(experiment.rows)
-    theorems: list[tuple[str, Callable[[str], list[Verdict]]]] = [
-        (
-            "Theorem 1: DecQN's target has at most the bias of DQN's and at least its variance",
-            lambda noise: _ordered(table, noise, ("bias", "decqn", "dqn"), ("variance", "dqn", "decqn")),
-        ),
-        (
-            "Theorem 2 as proved (mean of the maxima): an ensemble keeps the bias and divides the variance by K",
-            lambda noise: _theorem_2(table, noise, "mean-of-max"),
-        ),
-        (
-            "Theorem 2 as stated (equation 5, maximum of the mean): an ensemble keeps the bias and divides the "
-            "variance by K",
-            lambda noise: _theorem_2(table, noise, "max-of-mean"),
-        ),
-        (
-            "Theorem 3: the sum's target has at least the bias and the variance of DQN's",
-            lambda noise: _ordered(table, noise, ("bias", "dqn", "sum"), ("variance", "dqn", "sum")),
-        ),
-    ]
-    findings = [
-        Finding("theorems", "Closed forms equal the simulation", experiment.scale, _closed_forms(experiment.rows))
-    ]
+    findings = [Finding("Closed forms equal the simulation", experiment.scale, _closed_forms(experiment.rows))]
     for noise in sorted({str(row["noise"]) for row in experiment.rows}, reverse=True):
-        for statement, check in theorems:
-            verdicts = tuple(check(noise))
-            is_question = noise != "uniform"
-            name, _, rest = statement.partition(": ")
-            asked = f"Does {name[0].lower() + name[1:]} hold for {noise.capitalize()} noise as well: {rest}?"
-            said = asked.replace("theorem", "Theorem", 1) if is_question else statement
+        theorems = {
+            "Theorem 1: DecQN's target has at most the bias of DQN's and at least its variance": _ordered(
+                table, noise, ("bias", "decqn", "dqn"), ("variance", "dqn", "decqn")
+            ),
+            "Theorem 2 as proved (mean of the maxima): an ensemble keeps the bias and divides the variance by K": (
+                _theorem_2(table, noise, "mean-of-max")
+            ),
+            "Theorem 2 as stated (equation 5, maximum of the mean): an ensemble keeps the bias and divides the "
+            "variance by K": _theorem_2(table, noise, "max-of-mean"),
+            "Theorem 3: the sum's target has at least the bias and the variance of DQN's": _ordered(
+                table, noise, ("bias", "dqn", "sum"), ("variance", "dqn", "sum")
+            ),
+        }
+        for statement, verdicts in theorems.items():
+            if noise != "uniform":
+                name, _, rest = statement.partition(": ")
+                statement = f"Does {name} hold for {noise.capitalize()} noise as well: {rest}?"
             if verdicts:
-                findings.append(Finding("theorems", said, experiment.scale, verdicts, None, is_question))
+                findings.append(Finding(statement, experiment.scale, tuple(verdicts)))
     return findings
 
 
@@ -113,8 +103,8 @@ def _closed_forms(rows: Sequence[Row]) -> tuple[Verdict, ...]:
             if row["theorem"] == theorem and row["closed_form"] is not None
         ]
         inside = sum(distance <= TOLERANCE for distance in distances)
-        farthest = f"the farthest {max(distances):.1f} away"
-        detail = f"{inside} of {len(distances)} within {TOLERANCE:g} standard errors, {farthest}"
+        detail = f"{inside} of {len(distances)} within {TOLERANCE:g} standard errors, "
+        detail += f"the farthest {max(distances):.1f} away"
         name = theorem.replace("-", " ").capitalize()
         verdicts.append(Verdict(name, "holds" if inside == len(distances) else "does not hold", detail))
     return tuple(verdicts) or (Verdict("", "not enough data", "no closed forms in the file"),)
@@ -148,7 +138,7 @@ def _theorem_2(table: Cells, noise: str, target: str) -> list[Verdict]:
         answers, farthest, example = [], 0.0, ""
         for cell in table.where(noise, target, quantity):
             ours = table.simulated(cell, target, quantity)
-            single = table.exact(Cell(noise, cell.dimensions, cell.choices, 1), "decqn", quantity)
+            single = table.exact(replace(cell, critics=1), "decqn", quantity)
             if ours is None or single is None or cell.critics == 1:  # with one critic there is nothing to say
                 continue
             share = 1 if quantity == "bias" else cell.critics
@@ -170,20 +160,15 @@ def _all_right(quantity: str, answers: Sequence[bool], example: str) -> list[Ver
 
 def tabular_findings(experiment: ExperimentResults) -> list[Finding]:
     """Return, per size of the tabular problem, whether REValueD keeps the best sub-action more often than DecQN."""
-    asked = [
-        (
-            "revalued",
-            "decqn",
-            "As the tabular problem grows, REValueD takes the best sub-action more often than DecQN",
-            False,
-        )
+    pairs = [
+        ("revalued", "decqn", "As the tabular problem grows, REValueD takes the best sub-action more often than DecQN")
     ]
     if any(row["variant"] == "revalued-mean" for row in experiment.rows):
         question = "In the tabular problem, is averaging the regulariser better than its sum?"
-        asked.append(("revalued-mean", "revalued", question, True))
+        pairs.append(("revalued-mean", "revalued", question))
     return [
-        Finding("tabular", statement, experiment.scale, _tabular(experiment.rows, better, worse), None, is_question)
-        for better, worse, statement, is_question in asked
+        Finding(statement, experiment.scale, _tabular(experiment.rows, better, worse))
+        for better, worse, statement in pairs
     ]
 
 

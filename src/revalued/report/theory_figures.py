@@ -6,6 +6,8 @@ import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from revalued.experiments.result_files import Row
 from revalued.report.drawing import COLOURS, GREY, Figure, Panel, colours_of
 from revalued.report.results import ExperimentResults
@@ -21,7 +23,6 @@ _TARGETS = {
     "max-of-mean": ("ensemble, maximum of the mean (as used)", COLOURS["revalued"]),
     "sum": ("DecQN-Sum", COLOURS["decqn-sum"]),
 }
-_NOISES = {"gaussian": "Gaussian"}
 _ENSEMBLE_COLOURS = tuple(COLOURS[name] for name in ("decqn-c51", "bdq", "decqn-ensemble", "revalued"))
 _MOST_POINTS = 60
 """Of one curve: more cannot be told apart in a small panel."""
@@ -56,6 +57,7 @@ def typical_case(experiment: ExperimentResults) -> tuple[int, int]:
 
 def _theorem_panel(rows: Sequence[Row], noise: str, quantity: str) -> Panel:
     chosen = [row for row in rows if row["noise"] == noise and row["quantity"] == quantity]
+    name = "Gaussian" if noise == "gaussian" else noise
 
     def draw(axes: Axes) -> None:
         for target, (_, colour) in _TARGETS.items():
@@ -66,19 +68,10 @@ def _theorem_panel(rows: Sequence[Row], noise: str, quantity: str) -> Panel:
             # dashed, so that of two targets with the same curve both are seen
             style = "--" if target == "mean-of-max" else "-"
             axes.plot(exact, [points[x]["closed_form"] for x in exact], style, color=colour, linewidth=1.4)
-        axes.set_xscale("log")
-        axes.set_yscale("log")
-        ticks = sorted({int(row["n"]) for row in chosen})
-        axes.set_xticks(ticks, [str(tick) for tick in ticks])
-        axes.tick_params(axis="x", which="minor", bottom=False, labelbottom=False)
-        axes.set(
-            title=f"{quantity}, {_NOISES.get(noise, noise)} noise", xlabel="n, choices per dimension", ylabel=quantity
-        )
+        _choices_axis(axes, sorted({int(row["n"]) for row in chosen}))
+        axes.set(title=f"{quantity}, {name} noise", ylabel=quantity, yscale="log")
 
-    return Panel(
-        f"{quantity.capitalize()} of each target against the choices per dimension, {_NOISES.get(noise, noise)} noise.",
-        draw,
-    )
+    return Panel(f"{quantity.capitalize()} of each target against the choices per dimension, {name} noise.", draw)
 
 
 def _ensemble_figures(rows: Sequence[Row], dimensions: int) -> list[Figure]:
@@ -107,10 +100,8 @@ def _ensemble_figures(rows: Sequence[Row], dimensions: int) -> list[Figure]:
                             scale = critics / one_critic.value if quantity == "variance" else 1.0
                             points[count] = scale * value.value
                     axes.plot(list(points), list(points.values()), style, color=colour, markersize=4, linewidth=1.4)
-            axes.set_xscale("log")
-            axes.set_xticks(choices, [str(count) for count in choices])
-            axes.tick_params(axis="x", which="minor", bottom=False, labelbottom=False)
-            axes.set(title=title, xlabel="n, choices per dimension", ylabel=ylabel)
+            _choices_axis(axes, choices)
+            axes.set(title=title, ylabel=ylabel)
             if quantity == "variance":
                 axes.set_yscale("log")
             else:
@@ -137,21 +128,21 @@ def tabular_figures(experiment: ExperimentResults) -> list[Figure]:
 
     def panel(cell: tuple[int, int]) -> Panel:
         rows = [row for row in experiment.rows if (int(row["N"]), int(row["n"])) == cell]
+        size = f"N = {cell[0]}, n = {cell[1]}"
 
         def draw(axes: Axes) -> None:
             for variant in variants:
                 line = sorted((row for row in rows if row["variant"] == variant), key=lambda row: float(row["updates"]))
                 line = line[:: -(-len(line) // _MOST_POINTS)]
-                xs = [float(row["updates"]) for row in line]
-                low = [float(row["frequency"]) - 1.96 * float(row["standard_error"]) for row in line]
-                high = [float(row["frequency"]) + 1.96 * float(row["standard_error"]) for row in line]
-                axes.plot(xs, [float(row["frequency"]) for row in line], color=colours[variant], linewidth=1.4)
-                axes.fill_between(xs, low, high, color=colours[variant], alpha=0.2, linewidth=0)
-            axes.set(
-                title=f"N = {cell[0]}, n = {cell[1]}", xlabel="updates", ylabel="best sub-action, %", ylim=(0, 103)
-            )
+                updates, frequency, error = (
+                    np.array([row[column] for row in line]) for column in ("updates", "frequency", "standard_error")
+                )
+                low, high = frequency - 1.96 * error, frequency + 1.96 * error
+                axes.plot(updates, frequency, color=colours[variant], linewidth=1.4)
+                axes.fill_between(updates, low, high, color=colours[variant], alpha=0.2, linewidth=0)
+            axes.set(title=size, xlabel="updates", ylabel="best sub-action, %", ylim=(0, 103))
 
-        return Panel(f"Frequency of the best last sub-action against updates, N = {cell[0]}, n = {cell[1]}.", draw)
+        return Panel(f"Frequency of the best last sub-action against updates, {size}.", draw)
 
     trials = sorted({int(row["trials"]) for row in experiment.rows})
     caption = (
@@ -160,6 +151,13 @@ def tabular_figures(experiment: ExperimentResults) -> list[Figure]:
     )
     legend = tuple((experiment.label(variant), colours[variant]) for variant in variants)
     return [Figure("tabular", caption, tuple(map(panel, cells)), legend)] if cells else []
+
+
+def _choices_axis(axes: Axes, choices: Sequence[int]) -> None:
+    axes.set_xscale("log")
+    axes.set_xticks(choices, [str(count) for count in choices])
+    axes.tick_params(axis="x", which="minor", bottom=False, labelbottom=False)
+    axes.set_xlabel("n, choices per dimension")
 
 
 def _nearest(wanted: int, known: Sequence[int]) -> int:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -31,40 +30,27 @@ class Verdict:
 class Finding:
     """One claim, or open question, with its verdicts and the scale at which they were found."""
 
-    experiment: str
     statement: str
     scale: str
     verdicts: tuple[Verdict, ...]
     overall: Verdict | None = None
-    is_question: bool = False
 
-    def counts(self) -> Counter[Decision]:
-        """Return how many verdicts there are of each kind."""
-        return Counter(verdict.decision for verdict in self.verdicts)
+    @property
+    def is_question(self) -> bool:
+        """Return whether the paper leaves it open; the answer is then yes or no."""
+        return self.statement.endswith("?")
 
 
 def training_findings(experiment: ExperimentResults) -> list[Finding]:
-    """Return what an experiment's runs say about each of its claims."""
-    return [_finding(claim, experiment, *_sides(claim, experiment)) for claim in _tested(experiment)]
+    """Return what an experiment's runs say about each of its claims that can be tested."""
+    found = (_finding(claim, experiment) for claim in claims_of(experiment.name))
+    return [finding for finding in found if finding is not None]
 
 
-def untested(experiment: ExperimentResults) -> list[str]:
-    """Return the claims that cannot be tested because a variant of theirs, or all their tasks, was not planned."""
-    tested = _tested(experiment)
-    return [claim.statement for claim in claims_of(experiment.name) if claim not in tested]
-
-
-def _tested(experiment: ExperimentResults) -> list[Claim]:
-    return [
-        claim
-        for claim in claims_of(experiment.name)
-        if all(_sides(claim, experiment)) and any(claim.covers(task) for task in experiment.tasks)
-    ]
-
-
-def _sides(claim: Claim, experiment: ExperimentResults) -> tuple[str, str]:
-    """Return the experiment's names of what is better and what is worse, empty where it does not have them."""
-    return experiment.with_setting(claim.better) or "", experiment.with_setting(claim.worse) or ""
+def untested(experiment: str, findings: Iterable[Finding]) -> list[str]:
+    """Return the claims without a finding: a variant of theirs, or all their tasks, was not planned."""
+    found = {finding.statement for finding in findings}
+    return [claim.statement for claim in claims_of(experiment) if claim.statement not in found]
 
 
 def decide(interval: Interval) -> Decision:
@@ -81,14 +67,15 @@ def decide_within(interval: Interval, allowed: Interval) -> Decision:
     return "does not hold" if high < allowed[0] or low > allowed[1] else "undecided"
 
 
-def _finding(claim: Claim, experiment: ExperimentResults, better: str, worse: str) -> Finding:
+def _finding(claim: Claim, experiment: ExperimentResults) -> Finding | None:
+    better, worse = experiment.with_setting(claim.better), experiment.with_setting(claim.worse)
     tasks = [task for task in experiment.tasks if claim.covers(task)]
-    values = {
-        task: (_values(claim, experiment, better, task), _values(claim, experiment, worse, task)) for task in tasks
-    }
-    verdicts = tuple(_compare(claim, task_in_words(task), *values[task]) for task in tasks)
-    overall = _overall(claim, [pair for pair in values.values() if _enough(*pair)])
-    return Finding(claim.experiment, claim.statement, experiment.scale, verdicts, overall, claim.is_question)
+    if better is None or worse is None or not tasks:
+        return None
+    pairs = [(_values(claim, experiment, better, task), _values(claim, experiment, worse, task)) for task in tasks]
+    verdicts = (_compare(claim, task_in_words(task), *pair) for task, pair in zip(tasks, pairs, strict=True))
+    overall = _overall(claim, [pair for pair in pairs if _enough(*pair)])
+    return Finding(claim.statement, experiment.scale, tuple(verdicts), overall)
 
 
 def _values(claim: Claim, experiment: ExperimentResults, variant: str, task: str) -> list[float]:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from revalued.errors import UserError
-from revalued.run.files import replacing
+from revalued.run.files import check_target, replacing
 
 MAX_FRAMES_PER_SECOND = 30
 """A task with more control steps per second is shown every second or third step, at its true speed."""
@@ -22,12 +22,7 @@ def check_video(path: Path | None) -> None:
     """Refuse a video that could not be made, before anything is played for it."""
     if path is None:
         return
-    if path.suffix.lower() != ".mp4":
-        raise UserError(f"the video must be an .mp4 file, got {path}")
-    if not path.parent.is_dir():
-        raise UserError(f"there is no folder {path.parent} for the video")
-    if path.is_dir():
-        raise UserError(f"{path} is a folder: give the name of a file for the video")
+    check_target(path, ".mp4", "video")
     _ffmpeg()
 
 
@@ -49,14 +44,9 @@ def record_video(env: Any, path: Path) -> Iterator[Callable[[float], None]]:
             return
         frame = with_caption(_picture(env), f"return {total_reward:.1f}")
         if writer is None:
-            height, width = frame.shape[:2]
-            writer = _ffmpeg().write_frames(
-                str(temporary),
-                (width, height),
-                fps=steps_per_second / stride,
-                macro_block_size=1,
-                ffmpeg_log_level="error",
-            )
+            size, fps = (frame.shape[1], frame.shape[0]), steps_per_second / stride
+            options = {"fps": fps, "macro_block_size": 1, "ffmpeg_log_level": "error"}
+            writer = _ffmpeg().write_frames(str(temporary), size, **options)
             writer.send(None)
         writer.send(np.ascontiguousarray(frame))
 

@@ -79,6 +79,16 @@ def read_json(path: Path) -> dict[str, Any]:
     return data
 
 
+def check_target(path: Path, suffix: str, what: str) -> None:
+    """Refuse a name under which no such file can be written."""
+    if path.suffix.lower() != suffix:
+        raise UserError(f"the {what} must be an {suffix} file, got {path}")
+    if path.is_dir():
+        raise UserError(f"{path} is a folder: give the name of a file for the {what}")
+    if not path.parent.is_dir():
+        raise UserError(f"there is no folder {path.parent} for the {what}")
+
+
 def replace_file(path: Path, content: str | bytes) -> None:
     """Write a file so that readers see the old or the new one, never half of it."""
     with replacing(path) as temporary:

@@ -5,7 +5,7 @@ T steps, K critics, N dimensions of the environment's action, A choices (padded 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -99,10 +99,14 @@ def judge(
 
     For an atomic policy (`dqn`) the utility of a sub-action is the value of the best combination that contains it.
     """
-    parts = [
-        _judge_rows(policy, observations[rows], actions[rows], None if masks is None else masks[rows], decomposition)
-        for rows in _blocks(len(observations), policy)
-    ]
+    shape = policy.shape
+    per_row = shape.critics * shape.actions.num_dimensions * shape.actions.max_choices * shape.atoms
+    size = max(1, _MAX_ENTRIES // per_row)
+    parts = []
+    for start in range(0, len(observations), size):
+        rows = slice(start, start + size)
+        own = None if masks is None else masks[rows]
+        parts.append(_judge_rows(policy, observations[rows], actions[rows], own, decomposition))
     return Judgement(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
 
 
@@ -122,13 +126,6 @@ class _RecordingPolicy(Policy):
         if masks is not None:
             self.masks.append(masks.copy())
         return actions
-
-
-def _blocks(num_rows: int, policy: Policy) -> Iterator[slice]:
-    space = policy.shape.actions
-    per_row = policy.shape.critics * space.num_dimensions * space.max_choices * policy.shape.atoms
-    step = max(1, _MAX_ENTRIES // per_row)
-    return (slice(start, start + step) for start in range(0, num_rows, step))
 
 
 def _judge_rows(

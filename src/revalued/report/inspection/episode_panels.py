@@ -123,20 +123,11 @@ def choice_panels(records: Sequence[EpisodeRecord], choices: ChoiceTable) -> lis
     shares = [np.bincount(actions[:, i], minlength=size) / len(actions) for i, size in enumerate(choices.sizes)]
     values = choices.values()
 
-    def drawer(dimensions: range) -> Callable[[Axes], None]:
-        def draw(axes: Axes) -> None:
-            _resize(axes, 0.75 + 0.23 * len(dimensions))
-            for position, dimension in enumerate(dimensions):
-                _stacked_bar(axes, position, shares[dimension], values[dimension])
-            _dimension_axis(axes, dimensions, choices)
-            axes.set(title="Sub-actions chosen (%)", xlim=(0, 100))
+    def draw_bar(axes: Axes, position: int, dimension: int) -> None:
+        _stacked_bar(axes, position, shares[dimension], values[dimension])
 
-        return draw
-
-    return [
-        Panel(f"how often each sub-action of dimensions {_span(dimensions, choices)} is chosen", drawer(dimensions))
-        for dimensions in groups_of(len(choices.sizes))
-    ]
+    description = "how often each sub-action of dimensions {} is chosen"
+    return _bar_panels("Sub-actions chosen (%)", description, choices.names, draw_bar)
 
 
 def _stacked_bar(axes: Axes, position: int, shares: NDArray[np.float64], values: list[Any]) -> None:
@@ -157,19 +148,31 @@ def agreement_panels(records: Sequence[EpisodeRecord], choices: ChoiceTable) -> 
         return []
     agreement = 100 * np.concatenate([record.judgement.agreement for record in records]).mean(axis=0)
 
-    def drawer(dimensions: range) -> Callable[[Axes], None]:
+    def draw_bar(axes: Axes, position: int, dimension: int) -> None:
+        axes.barh(position, agreement[dimension], height=0.6, color=BLUE, linewidth=0)
+
+    title, description = "Critics that choose as the ensemble (%)", "agreement of the critics in dimensions {}"
+    return _bar_panels(title, description, choices.names, draw_bar)
+
+
+def _bar_panels(
+    title: str, description: str, names: Sequence[str], draw_bar: Callable[[Axes, int, int], None]
+) -> list[Panel]:
+    """Return panels of percentages, one bar per dimension; `draw_bar` gets the axes, its position and the dimension."""
+
+    def panel(dimensions: range) -> Panel:
         def draw(axes: Axes) -> None:
             _resize(axes, 0.75 + 0.23 * len(dimensions))
-            axes.barh(range(len(dimensions)), agreement[list(dimensions)], height=0.6, color=BLUE, linewidth=0)
-            _dimension_axis(axes, dimensions, choices)
-            axes.set(title="Critics that choose as the ensemble (%)", xlim=(0, 100))
+            for position, dimension in enumerate(dimensions):
+                draw_bar(axes, position, dimension)
+            axes.set_yticks(range(len(dimensions)), [names[dimension] for dimension in dimensions])
+            axes.set_ylim(len(dimensions) - 0.4, -0.6)
+            axes.grid(visible=False, axis="y")
+            axes.set(title=title, xlim=(0, 100))
 
-        return draw
+        return Panel(description.format(f"{names[dimensions[0]]} to {names[dimensions[-1]]}"), draw)
 
-    return [
-        Panel(f"agreement of the critics in dimensions {_span(dimensions, choices)}", drawer(dimensions))
-        for dimensions in groups_of(len(choices.sizes))
-    ]
+    return [panel(dimensions) for dimensions in groups_of(len(names))]
 
 
 def groups_of(count: int) -> list[range]:
@@ -177,16 +180,6 @@ def groups_of(count: int) -> list[range]:
     panels = math.ceil(count / BARS_PER_PANEL)
     size = math.ceil(count / panels)
     return [range(start, min(start + size, count)) for start in range(0, count, size)]
-
-
-def _span(dimensions: range, choices: ChoiceTable) -> str:
-    return f"{choices.names[dimensions[0]]} to {choices.names[dimensions[-1]]}"
-
-
-def _dimension_axis(axes: Axes, dimensions: range, choices: ChoiceTable) -> None:
-    axes.set_yticks(range(len(dimensions)), [choices.names[dimension] for dimension in dimensions])
-    axes.set_ylim(len(dimensions) - 0.4, -0.6)
-    axes.grid(visible=False, axis="y")
 
 
 def colour_of(fraction: float, shades: str = SHADES) -> str:

@@ -6,6 +6,7 @@ import base64
 import json
 import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -86,35 +87,27 @@ def inspect_run(
 
 def play_episodes(run: SavedRun, seeds: Sequence[int], *, video: bool) -> Played:
     """Play the episodes, with a video of the first if wanted and possible."""
-    decomposition = run.config.algorithm.decomposition
-    video_bytes, first, reason = None, None, ""
+    records: list[EpisodeRecord] = []
+    video_bytes, reason = None, ""
     if video:
         try:
             video_bytes, first = _with_video(run, seeds[0])
+            records.append(first)
         except UserError as error:
             reason = str(error)
-    env = run.task.make()
-    try:
-        choices = choice_table(env)
-        records = [] if first is None else [first]
+    with closing(run.task.make()) as env:
         for seed in seeds[len(records) :]:
-            records.append(record_episode(env, run.policy, seed, decomposition=decomposition))
-    finally:
-        env.close()
-    return Played(records, choices, video_bytes, reason)
+            records.append(record_episode(env, run.policy, seed, decomposition=run.config.algorithm.decomposition))
+        return Played(records, choice_table(env), video_bytes, reason)
 
 
 def _with_video(run: SavedRun, seed: int) -> tuple[bytes, EpisodeRecord]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "episode.mp4"
         check_video(path)
-        env = run.task.make("rgb_array")
-        try:
-            with record_video(env, path) as watch:
-                decomposition = run.config.algorithm.decomposition
-                record = record_episode(env, run.policy, seed, decomposition=decomposition, watch=watch)
-        finally:
-            env.close()
+        with closing(run.task.make("rgb_array")) as env, record_video(env, path) as watch:
+            decomposition = run.config.algorithm.decomposition
+            record = record_episode(env, run.policy, seed, decomposition=decomposition, watch=watch)
         return path.read_bytes(), record
 
 
@@ -152,8 +145,8 @@ def _number(value: float) -> str:
     return f"{value:,.1f}".replace("-", "−")
 
 
-def _drawn(panels: Sequence[Panel]) -> list[tuple[str, str]]:
-    return [(panel_svg(panel), panel.description) for panel in panels]
+def _drawn(panels: Sequence[Panel]) -> list[pages.Html]:
+    return [pages.inline_svg(panel_svg(panel), panel.description) for panel in panels]
 
 
 def _learning(run: SavedRun, tests: list[dict[str, str]]) -> pages.Section:
@@ -165,33 +158,25 @@ def _learning(run: SavedRun, tests: list[dict[str, str]]) -> pages.Section:
 
 
 def _episode(run: SavedRun, played: Played, video_name: str) -> pages.Section:
-    drawings = _drawn(value_panels(played.records[0], run.config.algorithm.discount))
-    cells = [pages.inline_svg(svg, description) for svg, description in drawings]
-    notes: list[pages.Html] = []
+    cells = _drawn(value_panels(played.records[0], run.config.algorithm.discount))
+    parts: list[pages.Html] = []
     if played.why_no_video:
-        notes.append(pages.paragraph(f"No video: {played.why_no_video}.", "note"))
+        parts.append(pages.paragraph(f"No video: {played.why_no_video}.", "note"))
     elif played.video is not None and len(played.video) > LARGEST_EMBEDDED_VIDEO:
         size = f"{len(played.video) / 1e6:.0f} MB"
         anchor = pages.Html(f'<a href="{pages.escape(video_name)}">{pages.escape(video_name)}</a>')
-        notes.append(pages.paragraph(pages.join(["The video is a file beside this page:", anchor, f"({size})"], " ")))
+        parts.append(pages.paragraph(pages.join(["The video is a file beside this page:", anchor, f"({size})"], " ")))
     elif played.video is not None:
         data = base64.b64encode(played.video).decode()
-        cells.insert(
-            0,
-            pages.Html(
-                '<video controls muted loop playsinline style="width:100%" aria-label="video of the episode" '
-                f'src="data:video/mp4;base64,{data}"></video>'
-            ),
-        )
+        video = '<video controls muted loop playsinline style="width:100%" aria-label="video of the episode" '
+        cells.insert(0, pages.Html(f'{video}src="data:video/mp4;base64,{data}"></video>'))
     caption = (
         "What came is the discounted sum of the rewards up to the end of the episode, so it drops there if the episode "
         "met its time limit."
     )
     if run.config.algorithm.critics > 1:
         caption = f"Q is the ensemble's mean, the band one standard deviation over critics. {caption}"
-    grid = "".join(f"<div>{cell}</div>" for cell in cells)
-    figcaption = f"<figcaption>{pages.escape(caption)}</figcaption>"
-    parts = [*notes, pages.Html(f'<figure><div class="panels">{grid}</div>{figcaption}</figure>')]
+    parts.append(pages.panels(cells, caption))
     if len(played.records) > 1:
         rows = [
             (number, _number(record.outcome.total_reward), f"{record.outcome.length:,}")
@@ -212,8 +197,7 @@ def _utilities(run: SavedRun, played: Played) -> pages.Section:
     if run.policy.shape.actions.atomic_over is not None:
         caption += " This agent values whole combinations: shown is the best one that contains the choice."
     record, length = played.records[0], played.records[0].outcome.length
-    whole = _drawn(utility_panels(record, played.choices, range(length)))
-    content = pages.panels(whole, caption, legend)
+    content = pages.panels(_drawn(utility_panels(record, played.choices, range(length))), caption, legend)
     if length >= 2 * CLOSE_UP_STEPS:
         middle = (length - CLOSE_UP_STEPS) // 2
         close = _drawn(utility_panels(record, played.choices, range(middle, middle + CLOSE_UP_STEPS)))
@@ -235,10 +219,9 @@ def _choices(played: Played) -> pages.Section:
 def _replay(errors: ReplayErrors | None, prioritised: bool) -> pages.Section:
     if errors is None:
         return pages.section("Replay", pages.paragraph("The checkpoint holds no transitions that could be sampled."))
-    mean, middle = float(errors.uniform.mean()), float(np.median(errors.uniform))
     caption = (
         f"{len(errors.uniform):,} of {errors.num_stored:,} transitions. |y − Q| is the mean over critics under the "
-        f"checkpoint's networks: mean {mean:.3g}, median {middle:.3g}."
+        f"checkpoint's networks: mean {errors.uniform.mean():.3g}, median {np.median(errors.uniform):.3g}."
     )
     if prioritised and errors.priorities is not None:
         caption += " New transitions enter at the largest priority seen, which makes the bump at the right end."

@@ -16,11 +16,13 @@ if TYPE_CHECKING:
     from matplotlib.axis import Axis
 
 BLUE, ORANGE, GREEN = "#0072b2", "#d55e00", "#009e73"
+Table = Sequence[dict[str, str]]
+Curves = dict[str, tuple[list[float], list[float]]]
 
 
-def curves(rows: Sequence[dict[str, str]], columns: Sequence[str]) -> dict[str, tuple[list[float], list[float]]]:
+def curves(rows: Table, columns: Sequence[str]) -> Curves:
     """Return (interactions, values) of those columns of a table that hold numbers."""
-    found: dict[str, tuple[list[float], list[float]]] = {}
+    found: Curves = {}
     for column in columns:
         points = [(float(row["env_steps"]), float(row[column])) for row in rows if row.get(column)]
         if points:
@@ -28,9 +30,7 @@ def curves(rows: Sequence[dict[str, str]], columns: Sequence[str]) -> dict[str, 
     return found
 
 
-def learning_panels(
-    tests: Sequence[dict[str, str]], metrics: Sequence[dict[str, str]], gradient_clip: float
-) -> list[Panel]:
+def learning_panels(tests: Table, metrics: Table, gradient_clip: float) -> list[Panel]:
     """Draw the learning curve and what the learner logged; what was never logged is left out."""
     panels: list[Panel] = []
     returns = {**curves(tests, ["return"]), **curves(metrics, ["train_return"])}
@@ -59,11 +59,7 @@ def learning_panels(
 
 
 def _line_drawer(
-    title: str,
-    labels: dict[str, str],
-    lines: dict[str, tuple[list[float], list[float]]],
-    scale: str,
-    limit: float | None,
+    title: str, labels: dict[str, str], lines: Curves, scale: str, limit: float | None
 ) -> Callable[[Axes], None]:
     def draw(axes: Axes) -> None:
         for (column, line), colour in zip(lines.items(), (BLUE, ORANGE, GREEN), strict=False):
