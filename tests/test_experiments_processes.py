@@ -80,9 +80,9 @@ import sys
 from pathlib import Path
 sys.path.insert(0, {tests!r})
 from experiment_helpers import SCALE, TOY, planned
-from revalued.cli.experiment_runs import train_all
-from revalued.cli.where import Where
-sys.exit(train_all(TOY, SCALE, planned(), Path({out!r}), 2, quiet=False, command=["reproduce", "toy"], where=Where()))
+from revalued.cli.experiment_runs import FanOut, train_all
+from revalued.experiments.ledger import Ledger
+sys.exit(train_all(Ledger(TOY, SCALE, planned(), Path({out!r})), FanOut(jobs=2), ["reproduce", "toy"]))
 """
 
 

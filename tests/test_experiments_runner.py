@@ -15,7 +15,8 @@ import pytest
 from experiment_helpers import NOISY, SCALE, TOY, InThisProcess, carry_out_toy, planned, read_csv
 from revalued.errors import UserError
 from revalued.experiments import runner
-from revalued.experiments.overview import SilentOverview
+from revalued.experiments.ledger import Ledger
+from revalued.experiments.overview import Overview
 from revalued.experiments.plan import ComputedExperiment, Variant
 from revalued.experiments.result_files import RESULT_COLUMNS, read_provenance
 from revalued.experiments.run_folders import run_path
@@ -142,7 +143,7 @@ def test_equal_variants_are_trained_once(tmp_path: Path) -> None:
 def test_an_interrupted_experiment_goes_on_to_the_same_results(whole: Path, tmp_path: Path) -> None:
     out = without(whole, tmp_path, 1, 3)
     outcome = carry_out_toy(out, InThisProcess(stops_in_run=0))
-    assert (outcome.runs, outcome.finished, outcome.failures) == (4, 2, ())
+    assert (outcome.runs, outcome.finished, outcome.failures) == (4, 2, [])
     assert statuses(out) == {
         ("decqn", "toy-levers", 0): "finished",
         ("decqn", "toy-levers", 1): "finished",
@@ -231,7 +232,7 @@ def test_scales_do_not_mix(whole: Path, tmp_path: Path) -> None:
     shutil.copytree(whole, out)
     other = replace(SCALE, name="laptop")
     with pytest.raises(UserError, match=r"holds results at smoke scale \(toy\).*choose another --out"):
-        runner.carry_out(TOY, other, planned(), out, InThisProcess(), SilentOverview())
+        Ledger(TOY, other, planned(), out)
 
 
 def test_a_variant_does_not_change_its_meaning(whole: Path, tmp_path: Path) -> None:
@@ -265,11 +266,10 @@ def test_a_computed_experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     module = SimpleNamespace(sum_rows=sum_rows)
     monkeypatch.setattr(runner.importlib, "import_module", lambda name: module)  # type: ignore[attr-defined]
     for _ in range(2):  # the second time it is there already
-        outcome = runner.compute_experiment(COMPUTED, SCALES["smoke"], tmp_path, SilentOverview())
-        assert outcome.is_complete
+        runner.compute_experiment(COMPUTED, SCALES["smoke"], tmp_path, Overview())
     assert calls == ["smoke"]
     assert (tmp_path / "sums" / "results.csv").read_text() == "a,b\n1,2.5\n"
     data = provenance(tmp_path, "sums")
     assert (data["experiment"], data["scale"], data["runs"]) == ("sums", "smoke", [])
     with pytest.raises(UserError, match="at smoke scale, not laptop: choose another --out"):
-        runner.compute_experiment(COMPUTED, SCALES["laptop"], tmp_path, SilentOverview())
+        runner.compute_experiment(COMPUTED, SCALES["laptop"], tmp_path, Overview())

@@ -37,7 +37,7 @@ _FEW_BINS = (Setting(3), Setting(30))
 
 
 def _variant(name: str, *scales: str, **overrides: Any) -> Variant:
-    return Variant(name, variant_label(name), overrides, scales or ("paper", "laptop", "smoke"))
+    return Variant(name, variant_label(name), overrides, scales)
 
 
 def _presets(*names: str) -> tuple[Variant, ...]:
@@ -56,6 +56,12 @@ def _tasks(paper: tuple[str, ...], laptop: tuple[str, ...], smoke: tuple[str, ..
     return {"paper": paper, "laptop": laptop, "smoke": smoke}
 
 
+_LAPTOP_EIGHT = (
+    "finger-spin", "fish-swim", "cheetah-run", "walker-walk", "walker-run", "quadruped-walk", "humanoid-stand",
+    "dog-walk",
+)  # fmt: skip
+_LAPTOP_FOUR = ("finger-spin", "cheetah-run", "walker-run", "dog-walk")
+_LAPTOP_FIVE = ("finger-spin", "cheetah-run", "walker-walk", "walker-run", "dog-walk")
 _SMOKE_TWO = ("finger-spin", "cheetah-run")
 _SMOKE_ONE = ("finger-spin",)
 _STOCHASTIC = _tasks(
@@ -71,20 +77,7 @@ _TRAINED = (
         source="Figure 'Performance for the Discretised DeepMind Control Suite tasks'",
         compares="Learning curves of REValueD, DecQN and BDQ on the 16 control-suite tasks with 3 bins.",
         variants=_presets("revalued", "decqn", "bdq"),
-        tasks=_tasks(
-            CONTROL_SUITE,
-            (
-                "finger-spin",
-                "fish-swim",
-                "cheetah-run",
-                "walker-walk",
-                "walker-run",
-                "quadruped-walk",
-                "humanoid-stand",
-                "dog-walk",
-            ),
-            ("finger-spin", "walker-walk"),
-        ),
+        tasks=_tasks(CONTROL_SUITE, _LAPTOP_EIGHT, ("finger-spin", "walker-walk")),
     ),
     Experiment(
         name="bins",
@@ -128,13 +121,10 @@ _TRAINED = (
         source="Table of asymptotic results with varying ensemble size",
         compares="REValueD with K = 1, 3, 5, 10, 15 and 20 critics.",
         variants=(
-            _ensemble(1, "paper", "laptop", "smoke"),
+            _ensemble(1),
             _ensemble(2, "smoke"),
-            _ensemble(3, "paper", "laptop"),
-            _ensemble(5, "paper", "laptop"),
-            _ensemble(10, "paper"),
-            _ensemble(15, "paper"),
-            _ensemble(20, "paper"),
+            *(_ensemble(critics, "paper", "laptop") for critics in (3, 5)),
+            *(_ensemble(critics, "paper") for critics in (10, 15, 20)),
         ),
         tasks=_tasks(
             ("walker-run", "cheetah-run", "quadruped-run", "dog-walk", "dog-trot", "dog-run"),
@@ -148,7 +138,7 @@ _TRAINED = (
         source="Figure comparing the sum value-decomposition",
         compares="REValueD and DecQN, whose Q-value is a mean of utilities, with DecQN-Sum, where it is their sum.",
         variants=_presets("revalued", "decqn", "decqn-sum"),
-        tasks=_tasks(SELECTED, ("finger-spin", "cheetah-run", "walker-run", "dog-walk"), _SMOKE_TWO),
+        tasks=_tasks(SELECTED, _LAPTOP_FOUR, _SMOKE_TWO),
     ),
     Experiment(
         name="wall-time",
@@ -185,7 +175,7 @@ _TRAINED = (
         source="Figure on the conditional value at risk of the gradient norms",
         compares="How violently the gradient norm jumps from update to update, with and without an ensemble.",
         variants=_presets("decqn", "revalued"),
-        tasks=_tasks(SELECTED, ("finger-spin", "cheetah-run", "walker-run", "dog-walk"), _SMOKE_TWO),
+        tasks=_tasks(SELECTED, _LAPTOP_FOUR, _SMOKE_TWO),
         overrides={"log_every": 1},
         measures_stability=True,
     ),
@@ -206,22 +196,16 @@ _TRAINED = (
         title="Sum or mean in the regulariser",
         source="Not in the paper: its equation adds up over dimensions",
         compares="REValueD whose regulariser adds up over dimensions, as printed, with one that averages.",
-        variants=(
-            *_presets("revalued"),
-            _revalued("mean", regulariser_reduction="mean"),
-        ),
-        tasks=_tasks(SELECTED, ("finger-spin", "cheetah-run", "walker-walk", "walker-run", "dog-walk"), _SMOKE_TWO),
+        variants=(*_presets("revalued"), _revalued("mean", regulariser_reduction="mean")),
+        tasks=_tasks(SELECTED, _LAPTOP_FIVE, _SMOKE_TWO),
     ),
     Experiment(
         name="ensemble-target",
         title="Max of the mean, or mean of the maxima",
         source="Not in the paper: its equation 5 and the proof of Theorem 2 use different targets",
         compares="REValueD that maximises the mean utilities (equation 5) with the mean of each critic's maximum.",
-        variants=(
-            *_presets("revalued"),
-            _revalued("mean-of-max", ensemble_target="mean-of-max"),
-        ),
-        tasks=_tasks(SELECTED, ("finger-spin", "cheetah-run", "walker-walk", "walker-run", "dog-walk"), _SMOKE_TWO),
+        variants=(*_presets("revalued"), _revalued("mean-of-max", ensemble_target="mean-of-max")),
+        tasks=_tasks(SELECTED, _LAPTOP_FIVE, _SMOKE_TWO),
     ),
     Experiment(
         name="metaworld",
