@@ -12,7 +12,7 @@ from revalued.experiments.ledger import Ledger
 from revalued.experiments.naming import Setting
 from revalued.experiments.overview import Overview
 from revalued.experiments.plan import Experiment, PlannedRun, Variant, plan
-from revalued.experiments.runner import Failure, carry_out
+from revalued.experiments.runner import carry_out
 from revalued.experiments.scales import Scale
 from revalued.experiments.workload import Workload
 from revalued.run.start import resume
@@ -32,10 +32,7 @@ TOY = Experiment(
     title="Toys",
     source="No figure",
     compares="Two algorithms on toys.",
-    variants=(
-        Variant("decqn", "DecQN", {"algo": "decqn"}),
-        Variant("revalued", "REValueD", {"algo": "revalued"}),
-    ),
+    variants=(Variant("decqn", "DecQN", {"algo": "decqn"}), Variant("revalued", "REValueD", {"algo": "revalued"})),
     tasks={"paper": ("toy-levers", "toy-counting"), "laptop": ("toy-levers",), "smoke": ("toy-levers",)},
 )
 
@@ -69,7 +66,7 @@ def planned(seeds: int | None = None, tasks: tuple[str, ...] = (), experiment: E
 class Outcome(NamedTuple):
     runs: int
     finished: int
-    failures: list[Failure]
+    failures: dict[Path, str]
 
     @property
     def is_complete(self) -> bool:

@@ -154,7 +154,7 @@ def test_factorised_targets_against_loops() -> None:
 
 def test_chunks_add_up_to_the_samples_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("revalued.experiments.theorems.CHUNK_DRAWS", 100)
-    drawn = sample_factorised(np.random.default_rng(0), "uniform", 2, 3, (2, 4), 23, 1.0)
+    drawn = sample_factorised(np.random.default_rng(0), "uniform", 2, 3, (2, 4), 23)
     assert {len(sample.deviations) for sample in drawn.values()} == {23}
     assert len(np.unique(drawn["decqn", 1].deviations)) == 23
 

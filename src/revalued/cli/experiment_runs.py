@@ -19,6 +19,7 @@ from revalued.experiments.overview import make_overview
 from revalued.experiments.plan import PlannedRun, scale_note
 from revalued.experiments.process_executor import ProcessExecutor
 from revalued.experiments.result_files import RESULTS
+from revalued.experiments.run_folders import LOG_NAME
 from revalued.experiments.runner import carry_out
 from revalued.experiments.workload import Workload
 from revalued.run.progress import format_duration
@@ -66,8 +67,8 @@ def train_all(ledger: Ledger, runs: FanOut, command: Sequence[str]) -> int:
             failures = carry_out(ledger, work, executor, view, lambda: wanted_stop(received))
     finally:
         view.close()
-    for failure in failures:
-        print(f"revalued: failed: {failure.title}: {failure.message} (log: {failure.log})", file=sys.stderr)
+    for path, reason in failures.items():
+        print(f"revalued: failed: {work.runs[path].title}: {reason} (log: {path / LOG_NAME})", file=sys.stderr)
     if work.to_do:
         again = f"go on with the same command: revalued {shlex.join(command)}"
         print(f"{len(work.to_do)} of {_counted(len(work.runs))} not finished; {again}", file=sys.stderr)
@@ -81,7 +82,7 @@ def _jobs(ledger: Ledger, runs: FanOut) -> int:
     """Return how many runs go on side by side; on a cluster all of them may, its size is the limit."""
     if runs.jobs is not None and runs.jobs < 1:
         raise UserError(f"jobs = {runs.jobs} is not possible: it must be at least 1")
-    if ledger.experiment.alone:
+    if ledger.experiment.is_timed:
         if runs.jobs not in (None, 1):
             unused = f"one run at a time with all cores, --jobs {runs.jobs} is not used"
             print(f"{ledger.experiment.name} is timed: {unused}", file=sys.stderr)

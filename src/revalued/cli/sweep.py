@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from revalued.algorithms.presets import preset
 from revalued.cli.experiment_runs import FanOut, check_tasks, train_all
 from revalued.cli.parsing import flags, parse
 from revalued.config import TrainConfig
@@ -135,10 +134,7 @@ def _values(name: str, flag: str, text: str) -> list[Any]:
 
 
 def _value(field: str, call: list[str]) -> Any:
-    if field == "algo":
-        preset(call[1])
-        return call[1]
     value: Any = parse(TrainConfig, "sweep", call, TrainConfig(task="sweep"))
-    for part in places()[field]:
+    for part in places().get(field, (field,)):  # algo has none: it is no setting of its preset
         value = getattr(value, part)
     return value

@@ -12,7 +12,6 @@ from typing import Any
 from revalued.errors import unknown_name
 from revalued.experiments.naming import Setting, variant_label
 from revalued.experiments.plan import ComputedExperiment, Experiment, Variant
-from revalued.experiments.result_files import TABULAR_COLUMNS, THEOREM_COLUMNS
 from revalued.experiments.scales import PAPER_TIMED_ENV_STEPS
 
 CONTROL_SUITE = (
@@ -154,8 +153,7 @@ _TRAINED = (
             "smoke": {"device": "cpu", "eval_every": 50},
         },
         paper_seeds=3,
-        keeps_ensembles=True,
-        alone=True,
+        is_timed=True,
     ),
     Experiment(
         name="beta",
@@ -246,7 +244,6 @@ _COMPUTED = (
         title="The regulariser in a table",
         source="Figure on the tabular FMDP",
         compares="How often the best last sub-action is chosen while others explore, with and without the regulariser.",
-        columns=TABULAR_COLUMNS,
         function="revalued.experiments.tabular:tabular_rows",
     ),
     ComputedExperiment(
@@ -254,7 +251,6 @@ _COMPUTED = (
         title="Bias and variance of the targets",
         source="Lemma 1 and Theorems 1, 2 and 3",
         compares="Closed forms of the targets' bias and variance with Monte Carlo estimates.",
-        columns=THEOREM_COLUMNS,
         function="revalued.experiments.theorems:theorem_rows",
     ),
 )

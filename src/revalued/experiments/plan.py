@@ -54,10 +54,8 @@ class Experiment:
     """Fields of the configuration that differ from the scale's."""
     paper_seeds: int | None = None
     """How many seeds the paper used, where it is not the usual number."""
-    keeps_ensembles: bool = False
-    """Whether ensembles stay as large as the paper's at every scale."""
-    alone: bool = False
-    """Whether its runs are to be timed: one after the other, with all cores."""
+    is_timed: bool = False
+    """Whether its runs are timed: one after the other, with all cores, with ensembles as large as the paper's."""
     measures_stability: bool = False
     """Whether the gradient norms of every update are evaluated too."""
 
@@ -74,8 +72,6 @@ class ComputedExperiment:
     title: str
     source: str
     compares: str
-    columns: tuple[str, ...]
-    """Of its results.csv."""
     function: str
     """MODULE:NAME of what computes its rows, given the scale's name and a function that is told the fraction done."""
 
@@ -134,7 +130,7 @@ def run_config(experiment: Experiment, scale: Scale, variant: Variant, label: Ta
     overrides = dict(variant.overrides)
     algo = overrides.pop("algo")
     changes: dict[str, Any] = {**scale.overrides, "env_steps": scale.env_steps or paper_env_steps(label.task)}
-    if scale.critics is not None and preset(algo).critics > scale.critics and not experiment.keeps_ensembles:
+    if scale.critics is not None and preset(algo).critics > scale.critics and not experiment.is_timed:
         changes["critics"] = scale.critics
     changes |= {**experiment.overrides, **experiment.scale_overrides.get(scale.name, {}), **overrides}
     changes |= dataclasses.asdict(label.setting)
@@ -151,7 +147,7 @@ def scale_note(
         return f"A sweep of our own, not an experiment of the paper; {_interactions(planned)}, {len(seeds)} seeds."
     parts = [f"{_interactions(planned)} (paper: {_paper_interactions(experiment, planned)})"]
     parts.append(f"{len(seeds)} seed{'s' if len(seeds) > 1 else ''} (paper: {experiment.paper_seeds or PAPER_SEEDS})")
-    if scale.critics is not None and not experiment.keeps_ensembles:
+    if scale.critics is not None and not experiment.is_timed:
         parts.append(f"ensembles of {scale.critics} critics where the paper has 10 and the variant names no size")
     if "hidden_size" in scale.overrides:
         size = scale.overrides["hidden_size"]
@@ -164,7 +160,7 @@ def scale_note(
     left_out += _tasks_left_out(experiment, tasks)
     if left_out:
         parts.append(f"without {', '.join(left_out)}")
-    if experiment.alone:
+    if experiment.is_timed:
         parts.append("one run at a time with all cores, ensembles of 10 as in the paper")
     return f"{scale.name.capitalize()} scale: {'; '.join(parts)}."
 

@@ -73,8 +73,6 @@ def run_path(out: Path, config: TrainConfig) -> Path:
 
 def finished_summary(path: Path, env_steps: int) -> dict[str, Any] | None:
     """Return a run's summary if it has had all its interactions, None if there is something left to do."""
-    if not (path / "summary.json").is_file():
-        return None
     summary = RunFolder(path).summary()
     return summary if summary is not None and summary["finished"] and summary["env_steps"] >= env_steps else None
 

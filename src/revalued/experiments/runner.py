@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from revalued.errors import UserError
@@ -13,27 +12,18 @@ from revalued.experiments.ledger import Ledger
 from revalued.experiments.overview import Overview, WorkStatus
 from revalued.experiments.plan import ComputedExperiment
 from revalued.experiments.result_files import RESULTS, read_provenance, write_origin, write_provenance, write_table
-from revalued.experiments.run_folders import LOG_NAME, finished_summary
+from revalued.experiments.run_folders import finished_summary
 from revalued.experiments.scales import Scale
 from revalued.experiments.workload import Workload
 from revalued.run.folder import RunFolder
 
 
-@dataclass(frozen=True)
-class Failure:
-    """A run that failed."""
-
-    title: str
-    log: Path
-    message: str
-
-
 def carry_out(
     ledger: Ledger, work: Workload, executor: Executor, view: Overview, stop: Callable[[], Stop] = lambda: Stop.NO
-) -> list[Failure]:
-    """Train what is not trained yet, keep the experiment's files up to date all the while; return what failed."""
+) -> dict[Path, str]:
+    """Train what is not trained yet, with the experiment's files up to date all the while; return why runs failed."""
     ledger.write()
-    failures: dict[Path, Failure] = {}
+    failures: dict[Path, str] = {}
     view.update(work.status())
     for event in executor.execute(_folders(work), stop):
         path, run = event.path, work.runs[event.path]
@@ -47,15 +37,14 @@ def carry_out(
             summary = finished_summary(path, run.config.schedule.env_steps)
             work.ended(path, summary)
             if summary is None:
-                reason = event.message or "ended before it had all its interactions"
-                failures[path] = Failure(run.title, path / LOG_NAME, reason)
-                view.say(f"failed: {run.title}: {reason}")
+                failures[path] = event.message or "ended before it had all its interactions"
+                view.say(f"failed: {run.title}: {failures[path]}")
             else:
                 view.say(f"finished: {run.title}, return {summary['final_return']:.1f}")
             ledger.write(failures)
         view.update(work.status())
     ledger.write(failures)
-    return list(failures.values())
+    return failures
 
 
 def _folders(work: Workload) -> Iterator[Path]:
@@ -87,7 +76,7 @@ def compute_experiment(experiment: ComputedExperiment, scale: Scale, out: Path, 
         view.update(WorkStatus(0, 1, fraction, running=((experiment.name, fraction),)))
 
     rows = getattr(importlib.import_module(module), function)(scale.name, report)
-    write_table(folder / RESULTS, experiment.columns, rows)
+    write_table(folder / RESULTS, list(rows[0]), rows)
     write_provenance(folder, title=experiment.title, scale=scale.name, scale_note=_COMPUTED_NOTES[scale.name])
 
 

@@ -88,13 +88,7 @@ def sample_maximum(rng: np.random.Generator, noise: Noise, count: int, samples: 
 
 
 def sample_factorised(
-    rng: np.random.Generator,
-    noise: Noise,
-    dimensions: int,
-    choices: int,
-    critics: tuple[int, ...],
-    samples: int,
-    bound: float,
+    rng: np.random.Generator, noise: Noise, dimensions: int, choices: int, critics: tuple[int, ...], samples: int
 ) -> dict[tuple[Target, int], Sample]:
     """Sample every factorised target, before the discount, from the same noise; keys are target and K.
 
@@ -105,7 +99,7 @@ def sample_factorised(
     parts: dict[tuple[Target, int], list[Array]] = {}
     for start in range(0, samples, chunk):
         # the axes that are reduced come first: numpy then works on long contiguous rows
-        draws = draw_noise(rng, noise, (choices, most, min(chunk, samples - start), dimensions), bound)
+        draws = draw_noise(rng, noise, (choices, most, min(chunk, samples - start), dimensions))
         for key, values in factorised_targets(draws, critics).items():
             parts.setdefault(key, []).append(values)
     return {key: Sample(0.0, np.concatenate(values)) for key, values in parts.items()}
@@ -124,11 +118,11 @@ def factorised_targets(draws: Array, critics: tuple[int, ...]) -> dict[tuple[Tar
     return targets
 
 
-def draw_noise(rng: np.random.Generator, noise: Noise, shape: tuple[int, ...], bound: float) -> Array:
+def draw_noise(rng: np.random.Generator, noise: Noise, shape: tuple[int, ...]) -> Array:
     """Draw Uniform(−b, b), or Gaussian noise of the same variance."""
     if noise == "uniform":
-        return rng.uniform(-bound, bound, shape)
-    return rng.normal(0.0, gaussian_scale(bound), shape)
+        return rng.uniform(-BOUND, BOUND, shape)
+    return rng.normal(0.0, gaussian_scale(BOUND), shape)
 
 
 def theorem_rows(scale: str, report: Callable[[float], None]) -> list[dict[str, Any]]:
@@ -137,7 +131,7 @@ def theorem_rows(scale: str, report: Callable[[float], None]) -> list[dict[str, 
     rows: list[dict[str, Any]] = []
     for choices in grid.choices:
         samples = grid.samples(1, choices, 1)
-        maxima = draw_noise(stream_rng(SEED, 1, choices), "uniform", (choices, samples), BOUND).max(axis=0)
+        maxima = draw_noise(stream_rng(SEED, 1, choices), "uniform", (choices, samples)).max(axis=0)
         rows += _rows("lemma-1", "uniform", (1, choices, 1), "maximum", Sample(0.0, maxima))
     cells = [(noise, N, n) for noise in get_args(Noise) for N in grid.dimensions for n in grid.choices]
     for done, (noise, dimensions, choices) in enumerate(cells, start=1):
@@ -149,7 +143,7 @@ def theorem_rows(scale: str, report: Callable[[float], None]) -> list[dict[str, 
 def _theorem_rows(grid: TheoremGrid, noise: Noise, dimensions: int, choices: int) -> Iterator[dict[str, Any]]:
     rng = stream_rng(SEED, 2, get_args(Noise).index(noise), dimensions, choices)
     samples = grid.samples(dimensions, choices, max(grid.critics))
-    drawn = sample_factorised(rng, noise, dimensions, choices, grid.critics, samples, BOUND)
+    drawn = sample_factorised(rng, noise, dimensions, choices, grid.critics, samples)
     drawn["dqn", 1] = sample_maximum(rng, noise, choices**dimensions, samples, BOUND)
     ensembles: list[tuple[Target, int]] = [key for key in drawn if key[1] > 1]
     claims: dict[str, list[tuple[Target, int]]] = {
