@@ -5,14 +5,16 @@ from __future__ import annotations
 import csv
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 from revalued.experiments.executor import Executor, RunEvent, Stop
+from revalued.experiments.ledger import Ledger
 from revalued.experiments.naming import Setting
-from revalued.experiments.overview import SilentOverview
+from revalued.experiments.overview import Overview
 from revalued.experiments.plan import Experiment, PlannedRun, Variant, plan
-from revalued.experiments.runner import ExperimentOutcome, carry_out
+from revalued.experiments.runner import carry_out
 from revalued.experiments.scales import Scale
+from revalued.experiments.workload import Workload
 from revalued.run.start import resume
 from run_helpers import QUICK, stop_after
 
@@ -30,10 +32,7 @@ TOY = Experiment(
     title="Toys",
     source="No figure",
     compares="Two algorithms on toys.",
-    variants=(
-        Variant("decqn", "DecQN", {"algo": "decqn"}, scales=("paper", "laptop", "smoke")),
-        Variant("revalued", "REValueD", {"algo": "revalued"}),
-    ),
+    variants=(Variant("decqn", "DecQN", {"algo": "decqn"}), Variant("revalued", "REValueD", {"algo": "revalued"})),
     tasks={"paper": ("toy-levers", "toy-counting"), "laptop": ("toy-levers",), "smoke": ("toy-levers",)},
 )
 
@@ -64,15 +63,28 @@ def planned(seeds: int | None = None, tasks: tuple[str, ...] = (), experiment: E
     return plan(experiment, SCALE, seeds, tasks)
 
 
+class Outcome(NamedTuple):
+    runs: int
+    finished: int
+    failures: dict[Path, str]
+
+    @property
+    def is_complete(self) -> bool:
+        return self.finished == self.runs
+
+
 def carry_out_toy(
     out: Path,
     executor: Executor,
     seeds: int | None = None,
     tasks: tuple[str, ...] = (),
     experiment: Experiment = TOY,
-    **options: Any,
-) -> ExperimentOutcome:
-    return carry_out(experiment, SCALE, planned(seeds, tasks, experiment), out, executor, SilentOverview(), **options)
+    jobs: int = 1,
+) -> Outcome:
+    ledger = Ledger(experiment, SCALE, planned(seeds, tasks, experiment), out)
+    work = Workload(ledger.planned, ledger.paths, jobs)
+    failures = carry_out(ledger, work, executor, Overview())
+    return Outcome(len(work.runs), len(work.finished), failures)
 
 
 def read_csv(path: Path, without: tuple[str, ...] = ("wall_s",)) -> list[dict[str, str]]:

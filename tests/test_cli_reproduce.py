@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from experiment_helpers import InThisProcess, read_csv
-from revalued.cli import experiment_runs, where
+from revalued.cli import experiment_runs
 from revalued.cli.listing import show_list
 from revalued.cli.reproduce import reproduce
 from revalued.cli.sweep import sweep, sweep_experiment
@@ -35,7 +35,7 @@ QUICK_FLAGS = [
 def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
-    monkeypatch.setattr(where, "ProcessExecutor", lambda jobs: InThisProcess())
+    monkeypatch.setattr(experiment_runs, "ProcessExecutor", lambda jobs: InThisProcess())
 
 
 def refused(command: Any, *arguments: str) -> str:
@@ -126,7 +126,7 @@ def test_failures_are_listed_with_their_logs(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken = InThisProcess(fails=lambda path: True)
-    monkeypatch.setattr(where, "ProcessExecutor", lambda jobs: broken)
+    monkeypatch.setattr(experiment_runs, "ProcessExecutor", lambda jobs: broken)
     command = ["regulariser-reduction", "--scale", "smoke", "--tasks", "toy-levers", "--quiet"]
     assert reproduce(command) == 1
     captured = capsys.readouterr()
@@ -139,12 +139,8 @@ def test_failures_are_listed_with_their_logs(
 
 
 def test_signals_count() -> None:
-    stop = experiment_runs.StopRequest()
-    assert stop() is Stop.NO
-    stop.received.append(2)
-    assert stop() is Stop.GENTLY
-    stop.received += [2, 2]
-    assert stop() is Stop.NOW
+    expected = [Stop.NO, Stop.GENTLY, Stop.NOW, Stop.NOW]
+    assert [experiment_runs.wanted_stop([2] * count) for count in range(4)] == expected
 
 
 def test_a_sweep_trains_every_combination(capsys: pytest.CaptureFixture[str]) -> None:

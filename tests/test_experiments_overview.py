@@ -17,7 +17,7 @@ from revalued.experiments.overview import LiveOverview, PlainOverview, WorkStatu
 from revalued.experiments.plan import PlannedRun
 from revalued.experiments.result_files import merged, read_table, sorted_rows, write_table
 from revalued.experiments.run_folders import cvar_rows, detrended_cvar
-from revalued.experiments.workload import Workload, by_folder
+from revalued.experiments.workload import Workload
 from revalued.run.folder import RunFolder
 from revalued.run.provenance import machine, source_commit
 from run_helpers import quick_config
@@ -64,7 +64,7 @@ def test_the_work_that_is_left(tmp_path: Path) -> None:
     paths = [tmp_path / str(number) for number in range(4)]
     paths[3] = paths[2]  # the same run under two names
     finished(paths[0], runs[0], 100.0)
-    work = Workload(by_folder(runs, paths), jobs=2)
+    work = Workload(runs, paths, jobs=2)
     assert work.to_do == paths[1:3]
     assert work.status().finished == 1
     before = work.status().fraction
@@ -84,12 +84,12 @@ def test_time_is_estimated_from_finished_runs_of_the_same_kind_on_this_machine(t
     runs = planned(seeds=4)
     paths = [tmp_path / str(number) for number in range(8)]
     assert {run.variant for run in runs[::2]} == {"decqn"}
-    work = Workload(by_folder(runs, paths), jobs=2)
+    work = Workload(runs, paths, jobs=2)
     assert (work.unmeasured(), work.seconds_left(), work.status().time_left) == (8, 0.0, "")
     finished(paths[0], runs[0], 9999.0, machine={"processor": "another"})
     finished(paths[2], runs[2], 100.0)
     finished(paths[4], runs[4], 200.0)
-    work = Workload(by_folder(runs, paths), jobs=2)
+    work = Workload(runs, paths, jobs=2)
     assert [work.expected_seconds(path) for path in paths[5:7]] == [None, 150.0]
     assert work.unmeasured() == 4
     assert work.status().time_left == "more than 2:30 left"  # one run can not be shared by two jobs
@@ -115,7 +115,7 @@ def test_gradient_norms_must_be_complete(tmp_path: Path) -> None:
     for updates in (1, 2, 4):
         folder.metric_table.add({"updates": updates, "gradient_norm": 1.0})
     with pytest.raises(UserError, match="lacks updates"):
-        cvar_rows("stability", ("decqn", "toy-levers", 0), folder.path)
+        cvar_rows(folder.path)
 
 
 def test_tables_are_sorted_by_numbers_and_read_back(tmp_path: Path) -> None:

@@ -46,10 +46,10 @@ def test_a_failing_run_is_told_with_its_last_words(tmp_path: Path) -> None:
     (broken / "eval.csv").mkdir()  # where no table can be written
     outcome = carry_out_toy(tmp_path, ProcessExecutor(jobs=2), seeds=1, jobs=2)
     assert (outcome.runs, outcome.finished) == (2, 1)
-    (failure,) = outcome.failures
-    assert failure.log == broken / "log.txt"
-    assert "Is a directory" in failure.message
-    assert failure.message in failure.log.read_text()
+    ((path, reason),) = outcome.failures.items()
+    assert path == broken
+    assert "Is a directory" in reason
+    assert reason in (broken / "log.txt").read_text()
 
 
 @pytest.mark.slow
@@ -80,9 +80,9 @@ import sys
 from pathlib import Path
 sys.path.insert(0, {tests!r})
 from experiment_helpers import SCALE, TOY, planned
-from revalued.cli.experiment_runs import train_all
-from revalued.cli.where import Where
-sys.exit(train_all(TOY, SCALE, planned(), Path({out!r}), 2, quiet=False, command=["reproduce", "toy"], where=Where()))
+from revalued.cli.experiment_runs import FanOut, train_all
+from revalued.experiments.ledger import Ledger
+sys.exit(train_all(Ledger(TOY, SCALE, planned(), Path({out!r})), FanOut(jobs=2), ["reproduce", "toy"]))
 """
 
 

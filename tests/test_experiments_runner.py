@@ -15,7 +15,8 @@ import pytest
 from experiment_helpers import NOISY, SCALE, TOY, InThisProcess, carry_out_toy, planned, read_csv
 from revalued.errors import UserError
 from revalued.experiments import runner
-from revalued.experiments.overview import SilentOverview
+from revalued.experiments.ledger import Ledger
+from revalued.experiments.overview import Overview
 from revalued.experiments.plan import ComputedExperiment, Variant
 from revalued.experiments.result_files import RESULT_COLUMNS, read_provenance
 from revalued.experiments.run_folders import run_path
@@ -142,7 +143,7 @@ def test_equal_variants_are_trained_once(tmp_path: Path) -> None:
 def test_an_interrupted_experiment_goes_on_to_the_same_results(whole: Path, tmp_path: Path) -> None:
     out = without(whole, tmp_path, 1, 3)
     outcome = carry_out_toy(out, InThisProcess(stops_in_run=0))
-    assert (outcome.runs, outcome.finished, outcome.failures) == (4, 2, ())
+    assert (outcome.runs, outcome.finished, outcome.failures) == (4, 2, {})
     assert statuses(out) == {
         ("decqn", "toy-levers", 0): "finished",
         ("decqn", "toy-levers", 1): "finished",
@@ -161,9 +162,7 @@ def test_a_failed_run_does_not_stop_the_rest_and_is_tried_again(whole: Path, tmp
     broken = run_path(out, planned()[1].config)
     outcome = carry_out_toy(out, InThisProcess(fails=lambda path: path == broken))
     assert (outcome.runs, outcome.finished) == (4, 3)
-    (failure,) = outcome.failures
-    assert (failure.title, failure.log) == ("revalued on toy-levers, seed 0", broken / "log.txt")
-    assert failure.message == "the arm fell off"
+    assert outcome.failures == {broken: "the arm fell off"}
     assert statuses(out)["revalued", "toy-levers", 0] == "failed"
     assert carry_out_toy(out, InThisProcess()).is_complete
     assert read_csv(out / "toy" / "results.csv") == read_csv(whole / "toy" / "results.csv")
@@ -176,7 +175,7 @@ def test_a_run_that_ends_early_without_an_error_counts_as_failed(tmp_path: Path)
                 yield replace(event, kind="finished") if event.kind == "interrupted" else event
 
     outcome = carry_out_toy(tmp_path, Careless(stops_in_run=0), seeds=1)
-    assert [failure.message for failure in outcome.failures] == ["ended before it had all its interactions"]
+    assert list(outcome.failures.values()) == ["ended before it had all its interactions"]
 
 
 def test_narrower_and_wider_calls_lose_no_rows(whole: Path, tmp_path: Path) -> None:
@@ -231,7 +230,7 @@ def test_scales_do_not_mix(whole: Path, tmp_path: Path) -> None:
     shutil.copytree(whole, out)
     other = replace(SCALE, name="laptop")
     with pytest.raises(UserError, match=r"holds results at smoke scale \(toy\).*choose another --out"):
-        runner.carry_out(TOY, other, planned(), out, InThisProcess(), SilentOverview())
+        Ledger(TOY, other, planned(), out)
 
 
 def test_a_variant_does_not_change_its_meaning(whole: Path, tmp_path: Path) -> None:
@@ -251,7 +250,7 @@ def test_a_wrong_folder_in_a_runs_place_is_refused(tmp_path: Path) -> None:
         carry_out_toy(tmp_path, InThisProcess(), seeds=1)
 
 
-COMPUTED = ComputedExperiment("sums", "Sums", "No figure", "Sums.", ("a", "b"), "revalued.experiments.sums:sum_rows")
+COMPUTED = ComputedExperiment("sums", "Sums", "No figure", "Sums.", "revalued.experiments.sums:sum_rows")
 
 
 def test_a_computed_experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -265,11 +264,10 @@ def test_a_computed_experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     module = SimpleNamespace(sum_rows=sum_rows)
     monkeypatch.setattr(runner.importlib, "import_module", lambda name: module)  # type: ignore[attr-defined]
     for _ in range(2):  # the second time it is there already
-        outcome = runner.compute_experiment(COMPUTED, SCALES["smoke"], tmp_path, SilentOverview())
-        assert outcome.is_complete
+        runner.compute_experiment(COMPUTED, SCALES["smoke"], tmp_path, Overview())
     assert calls == ["smoke"]
     assert (tmp_path / "sums" / "results.csv").read_text() == "a,b\n1,2.5\n"
     data = provenance(tmp_path, "sums")
     assert (data["experiment"], data["scale"], data["runs"]) == ("sums", "smoke", [])
     with pytest.raises(UserError, match="at smoke scale, not laptop: choose another --out"):
-        runner.compute_experiment(COMPUTED, SCALES["laptop"], tmp_path, SilentOverview())
+        runner.compute_experiment(COMPUTED, SCALES["laptop"], tmp_path, Overview())

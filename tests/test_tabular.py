@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 
-from revalued.errors import UserError
 from revalued.experiments.result_files import TABULAR_COLUMNS
 from revalued.experiments.tabular import (
     EPSILON,
@@ -160,8 +159,3 @@ def test_rows() -> None:
     assert all(0 <= row["frequency"] <= 100 for row in rows)
     assert fractions[-1] == 1.0
     assert tabular_rows("smoke", fractions.append) == rows
-
-
-def test_an_unknown_scale_is_the_users_mistake() -> None:
-    with pytest.raises(UserError, match="smoke"):
-        tabular_rows("smoky", lambda _: None)

@@ -1,4 +1,4 @@
-"""What `revalued reproduce` and `revalued sweep` share: the plan on the screen, signals, and how it ended."""
+"""What `revalued reproduce` and `revalued sweep` share: flags, the plan on the screen, signals, and how it ended."""
 
 from __future__ import annotations
 
@@ -6,106 +6,115 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 from types import FrameType
 
-from revalued.cli.where import Where
 from revalued.errors import UserError
-from revalued.experiments.executor import Stop
+from revalued.experiments.executor import Executor, Stop
 from revalued.experiments.ledger import Ledger
 from revalued.experiments.naming import parse_task
 from revalued.experiments.overview import make_overview
-from revalued.experiments.plan import Experiment, PlannedRun, scale_note
+from revalued.experiments.plan import PlannedRun, scale_note
+from revalued.experiments.process_executor import ProcessExecutor
 from revalued.experiments.result_files import RESULTS
-from revalued.experiments.runner import ExperimentOutcome, carry_out, workload_of
-from revalued.experiments.scales import Scale
+from revalued.experiments.run_folders import LOG_NAME
+from revalued.experiments.runner import carry_out
 from revalued.experiments.workload import Workload
 from revalued.run.progress import format_duration
 
 _DEFAULT_JOBS = 2
 
 
-@dataclass
-class StopRequest:
-    """Ctrl-C and SIGTERM: the first lets runs write a checkpoint, the second kills them."""
+@dataclass(frozen=True)
+class FanOut:
+    """How and where the runs are carried out."""
 
-    received: list[int] = field(default_factory=list)
-
-    def __call__(self) -> Stop:
-        """Return how runs are to end, if they are."""
-        return Stop(min(len(self.received), Stop.NOW))
-
-    def note(self, number: int, frame: FrameType | None) -> None:
-        """Take a signal."""
-        self.received.append(number)
-        text = b"stopping: runs write their checkpoints ...\n" if len(self.received) == 1 else b"killing the runs\n"
-        os.write(2, b"\n" + text)  # not print: the signal may have come in the middle of another one
-
-    @contextmanager
-    def listening(self) -> Iterator[None]:
-        """Take the signals of this process for a while."""
-        previous = {number: signal.signal(number, self.note) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield
-        finally:
-            for number, handler in previous.items():
-                signal.signal(number, handler)
-
-
-def settle_jobs(
-    jobs: int | None, planned: Sequence[PlannedRun], experiment: Experiment | None = None, *, on_cluster: bool = False
-) -> int:
-    """Return how many runs go on side by side; on a cluster all of them may, its size is the limit."""
-    if jobs is not None and jobs < 1:
-        raise UserError(f"jobs = {jobs} is not possible: it must be at least 1")
-    if experiment is not None and experiment.alone:
-        return 1
-    if on_cluster and jobs is None:
-        return len(planned)
-    return min(_DEFAULT_JOBS, len(os.sched_getaffinity(0))) if jobs is None else jobs
+    jobs: int | None = None
+    """Runs side by side, one thread each; by default 2, on a cluster as many as fit. Results do not depend on it."""
+    dry_run: bool = False
+    """Only show what would be done, and how long it takes where that has been measured."""
+    quiet: bool = False
+    """Print nothing but failures."""
+    cluster: str | None = None
+    """Fan runs out over a Ray cluster: `auto`, HOST:PORT of its head node, or `local`; --out is on shared storage."""
+    cpus_per_run: float = 1.0
+    """Cores that each run takes on a cluster."""
+    gpus_per_run: float = 0.0
+    """GPUs that each run takes on a cluster; a fraction lets runs share one."""
 
 
 def check_tasks(planned: Sequence[PlannedRun], tasks: Sequence[str]) -> None:
     """Refuse tasks that do not exist or whose simulator is not installed, before anything starts."""
     from revalued.envs import task_of
 
-    names = {parse_task(task).task for task in tasks}
     first_of = {run.config.task: run.config for run in reversed(planned)}
-    for name in sorted(names):
+    for name in sorted({parse_task(task).task for task in tasks}):
         task_of(first_of[name])
 
 
-def show_plan(experiment: Experiment, scale: Scale, planned: Sequence[PlannedRun], out: Path, jobs: int) -> int:
-    """Print what would be done."""
-    from rich.console import Console
-    from rich.table import Table
-
-    ledger = Ledger(experiment, scale, planned, out)
-    work = workload_of(ledger, jobs)
-    table = Table(title=f"{experiment.name}: {experiment.title}", title_justify="left")
-    for column in ("variant", "critics", "tasks", "seeds", "runs", "finished"):
-        table.add_column(column, justify="left" if column == "variant" else "right")
-    for variant in dict.fromkeys(run.variant for run in planned):
-        runs = [run for run in planned if run.variant == variant]
-        done = sum(ledger.path_of(run) in work.finished for run in runs)
-        counts = (len({run.task for run in runs}), len({run.seed for run in runs}), len(runs), done)
-        table.add_row(variant, str(runs[0].config.algorithm.critics), *map(str, counts))
-    console = Console(markup=False, highlight=False, soft_wrap=True)
-    console.print(f"{experiment.source}.\n{experiment.compares}")
-    console.print(table)
-    console.print("tasks: " + ", ".join(dict.fromkeys(run.task for run in planned)))
-    console.print(_note(experiment, scale, planned))
-    console.print(_time_line(work))
-    console.print(f"results: {ledger.folder}, runs: {out / 'runs'}")
+def train_all(ledger: Ledger, runs: FanOut, command: Sequence[str]) -> int:
+    """Train what is not trained yet, or only show it; say how it ended and how to go on."""
+    work = Workload(ledger.planned, ledger.paths, _jobs(ledger, runs))
+    if runs.dry_run:
+        _show_plan(ledger, work)
+        return 0
+    view = make_overview(quiet=runs.quiet)
+    try:
+        view.say(f"{ledger.experiment.name}: {ledger.experiment.title}\n{_note(ledger)}\n{_time_line(work)}")
+        with _executor(runs, work.jobs, view.say) as executor, noted_stops() as received:
+            failures = carry_out(ledger, work, executor, view, lambda: wanted_stop(received))
+    finally:
+        view.close()
+    for path, reason in failures.items():
+        print(f"revalued: failed: {work.runs[path].title}: {reason} (log: {path / LOG_NAME})", file=sys.stderr)
+    if work.to_do:
+        again = f"go on with the same command: revalued {shlex.join(command)}"
+        print(f"{len(work.to_do)} of {_counted(len(work.runs))} not finished; {again}", file=sys.stderr)
+        return 128 + received[0] if received else 1
+    if not runs.quiet:
+        print(f"{_counted(len(work.runs))} finished; results in {ledger.folder / RESULTS}")
     return 0
 
 
-def _note(experiment: Experiment, scale: Scale, planned: Sequence[PlannedRun]) -> str:
-    seeds, tasks = sorted({run.seed for run in planned}), list(dict.fromkeys(run.task for run in planned))
-    return scale_note(experiment, scale, planned, seeds, tasks)
+def _jobs(ledger: Ledger, runs: FanOut) -> int:
+    """Return how many runs go on side by side; on a cluster all of them may, its size is the limit."""
+    if runs.jobs is not None and runs.jobs < 1:
+        raise UserError(f"jobs = {runs.jobs} is not possible: it must be at least 1")
+    if ledger.experiment.is_timed:
+        if runs.jobs not in (None, 1):
+            unused = f"one run at a time with all cores, --jobs {runs.jobs} is not used"
+            print(f"{ledger.experiment.name} is timed: {unused}", file=sys.stderr)
+        return 1
+    if runs.jobs is not None:
+        return runs.jobs
+    return min(_DEFAULT_JOBS, len(os.sched_getaffinity(0))) if runs.cluster is None else len(ledger.planned)
+
+
+def _show_plan(ledger: Ledger, work: Workload) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    experiment = ledger.experiment
+    table = Table(title=f"{experiment.name}: {experiment.title}", title_justify="left")
+    for column in ("variant", "critics", "tasks", "seeds", "runs", "finished"):
+        table.add_column(column, justify="left" if column == "variant" else "right")
+    for variant in dict.fromkeys(run.variant for run in ledger.planned):
+        places = {run: path for path, run in zip(ledger.paths, ledger.planned, strict=True) if run.variant == variant}
+        done = sum(path in work.finished for path in places.values())
+        counts = (len({run.task for run in places}), len({run.seed for run in places}), len(places), done)
+        table.add_row(variant, str(next(iter(places)).config.algorithm.critics), *map(str, counts))
+    console = Console(markup=False, highlight=False, soft_wrap=True)
+    console.print(f"{experiment.source}.\n{experiment.compares}")
+    console.print(table)
+    console.print("tasks: " + ", ".join(dict.fromkeys(run.task for run in ledger.planned)))
+    console.print(f"{_note(ledger)}\n{_time_line(work)}\nresults: {ledger.folder}, runs: {ledger.out / 'runs'}")
+
+
+def _note(ledger: Ledger) -> str:
+    seeds, tasks = {run.seed for run in ledger.planned}, dict.fromkeys(run.task for run in ledger.planned)
+    return scale_note(ledger.experiment, ledger.scale, ledger.planned, sorted(seeds), list(tasks))
 
 
 def _time_line(work: Workload) -> str:
@@ -123,42 +132,43 @@ def _time_line(work: Workload) -> str:
     return f"{runs}; {counted}: {known}; {_counted(unmeasured)}: unknown until the first run of the kind"
 
 
-def train_all(
-    experiment: Experiment,
-    scale: Scale,
-    planned: Sequence[PlannedRun],
-    out: Path,
-    jobs: int,
-    *,
-    quiet: bool,
-    command: Sequence[str],
-    where: Where,
-) -> int:
-    """Train what is not trained yet; say how it ended and how to go on."""
-    view = make_overview(quiet=quiet)
-    stop = StopRequest()
-    try:
-        work = workload_of(Ledger(experiment, scale, planned, out), jobs)
-        view.say(f"{experiment.name}: {experiment.title}\n{_note(experiment, scale, planned)}\n{_time_line(work)}")
-        with where.executor(jobs, view.say) as executor, stop.listening():
-            outcome = carry_out(experiment, scale, planned, out, executor, view, jobs=jobs, stop=stop)
-    finally:
-        view.close()
-    return _conclude(outcome, stop, quiet=quiet, command=command)
-
-
-def _conclude(outcome: ExperimentOutcome, stop: StopRequest, *, quiet: bool, command: Sequence[str]) -> int:
-    for failure in outcome.failures:
-        print(f"revalued: failed: {failure.title}: {failure.message} (log: {failure.log})", file=sys.stderr)
-    if not outcome.is_complete:
-        left = outcome.runs - outcome.finished
-        again = f"go on with the same command: revalued {shlex.join(command)}"
-        print(f"{left} of {_counted(outcome.runs)} not finished; {again}", file=sys.stderr)
-        return 128 + stop.received[0] if stop.received else 1
-    if not quiet:
-        print(f"{_counted(outcome.finished)} finished; results in {outcome.folder / RESULTS}")
-    return 0
-
-
 def _counted(runs: int) -> str:
     return f"{runs} run{'s' if runs != 1 else ''}"
+
+
+@contextmanager
+def _executor(runs: FanOut, jobs: int, say: Callable[[str], None]) -> Iterator[Executor]:
+    """Return what carries out the runs, no more than `jobs` at a time: processes here, or on a cluster."""
+    if runs.cluster is None:
+        yield ProcessExecutor(jobs)
+        return
+    if runs.cpus_per_run <= 0 or runs.gpus_per_run < 0:
+        raise UserError("a run takes more than 0 CPUs and at least 0 GPUs: see --cpus-per-run and --gpus-per-run")
+    from revalued.experiments.ray_executor import RayExecutor
+    from revalued.training.actors.ray_link import connect
+
+    with connect(runs.cluster) as ray:
+        yield RayExecutor(ray, cpus=runs.cpus_per_run, gpus=runs.gpus_per_run, jobs=jobs, say=say)
+
+
+@contextmanager
+def noted_stops() -> Iterator[list[int]]:
+    """Collect Ctrl-C and SIGTERM in a list instead of being interrupted by them."""
+    received: list[int] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        received.append(number)
+        text = b"stopping: runs write their checkpoints ...\n" if len(received) == 1 else b"killing the runs\n"
+        os.write(2, b"\n" + text)  # not print: the signal may have come in the middle of another one
+
+    previous = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield received
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+def wanted_stop(received: Sequence[int]) -> Stop:
+    """Return how runs are to end: the first signal lets them write a checkpoint, the second kills them."""
+    return Stop(min(len(received), Stop.NOW))

@@ -19,29 +19,29 @@ class ListArguments:
 
 def show_list(arguments: list[str]) -> int:
     """Carry out `revalued list`."""
-    what = parse(ListArguments, "list", arguments).what if arguments else "all"
-    if what not in ("all", "algos", "experiments", "tasks"):
-        raise unknown_name("list", what, ("algos", "experiments", "tasks"))
-    if what in ("all", "algos"):
-        width = max(map(len, PRESETS))
-        for name, chosen in PRESETS.items():
-            print(f"{name:<{width}}  {chosen.summary}")
-    if what == "all":
-        print()
-    if what in ("all", "experiments"):
-        _show_experiments()
-    if what == "all":
-        print()
-    if what in ("all", "tasks"):
-        from revalued.envs import task_listing
-
-        print("\n".join(task_listing()))
+    what = parse(ListArguments, "list", arguments).what if arguments else ""
+    if what and what not in _LISTS:
+        raise unknown_name("list", what, _LISTS)
+    print("\n\n".join("\n".join(lines()) for name, lines in _LISTS.items() if what in ("", name)))
     return 0
 
 
-def _show_experiments() -> None:
+def _algos() -> list[str]:
+    width = max(map(len, PRESETS))
+    return [f"{name:<{width}}  {chosen.summary}" for name, chosen in PRESETS.items()]
+
+
+def _experiments() -> list[str]:
     from revalued.experiments.catalogue import EXPERIMENTS
 
     width = max(map(len, EXPERIMENTS))
-    for name, experiment in EXPERIMENTS.items():
-        print(f"{name:<{width}}  {experiment.compares}\n{'':<{width}}  {experiment.source}")
+    return [f"{name:<{width}}  {found.compares}\n{'':<{width}}  {found.source}" for name, found in EXPERIMENTS.items()]
+
+
+def _tasks() -> list[str]:
+    from revalued.envs import task_listing
+
+    return task_listing()
+
+
+_LISTS = {"algos": _algos, "experiments": _experiments, "tasks": _tasks}

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import io
 import typing
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import tyro
 
@@ -58,13 +58,9 @@ def _in_one_line(box: str) -> str:
     return " ".join(words).removesuffix("(required)").rstrip(" .")
 
 
-def flags(kind: type[object]) -> list[str]:
-    """Return every flag that a dataclass and those inside it make."""
-    hints = typing.get_type_hints(kind)
-    found: list[str] = []
-    for field in dataclasses.fields(kind):  # type: ignore[arg-type]
-        if dataclasses.is_dataclass(hints[field.name]):
-            found += flags(hints[field.name])
-        else:
-            found.append("--" + field.name.replace("_", "-"))
+def flags(kind: type[Any]) -> dict[str, Any]:
+    """Return every flag that a dataclass and those inside it make, and its type."""
+    found: dict[str, Any] = {}
+    for name, hint in typing.get_type_hints(kind).items():
+        found |= flags(hint) if dataclasses.is_dataclass(hint) else {"--" + name.replace("_", "-"): hint}  # type: ignore[arg-type]
     return found

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import itertools
-import typing
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from revalued.algorithms.presets import preset
+from revalued.cli.experiment_runs import FanOut, check_tasks, train_all
 from revalued.cli.parsing import flags, parse
-from revalued.cli.where import Where
 from revalued.config import TrainConfig
 from revalued.errors import UserError, unknown_name
+from revalued.experiments.ledger import Ledger
 from revalued.experiments.naming import Setting
 from revalued.experiments.plan import Experiment, Variant, plan
 from revalued.experiments.scales import Scale
@@ -31,22 +30,11 @@ class SweepArguments:
     """Task name, see `revalued list tasks`."""
     seeds: int = 3
     """Number of seeds."""
-    jobs: int | None = None
-    """Runs side by side, one thread each; by default 2, on a cluster as many as fit. Results do not depend on it."""
     name: str | None = None
     """Name of the sweep; by default the task."""
     out: Path = Path("sweeps")
     """Folder for results and runs."""
-    dry_run: bool = False
-    """Only show what would be done, and how long it takes where that has been measured."""
-    quiet: bool = False
-    """Print nothing but failures."""
-    where: Where = field(default_factory=Where)
-
-
-@dataclass(frozen=True)
-class _ConfigArguments:
-    config: TrainConfig
+    runs: FanOut = field(default_factory=FanOut)
 
 
 def sweep(arguments: list[str]) -> int:
@@ -56,14 +44,8 @@ def sweep(arguments: list[str]) -> int:
     experiment = sweep_experiment(given.name or given.task.replace(":", "-").replace("/", "-"), given.task, swept)
     scale = Scale(name="sweep", seeds=given.seeds, critics=None, env_steps=None, overrides={})
     planned = plan(experiment, scale)
-    from revalued.cli.experiment_runs import check_tasks, settle_jobs, show_plan, train_all
-
-    jobs = settle_jobs(given.jobs, planned, on_cluster=given.where.cluster is not None)
     check_tasks(planned, [given.task])
-    if given.dry_run:
-        return show_plan(experiment, scale, planned, given.out, jobs)
-    command = ["sweep", *arguments]
-    return train_all(experiment, scale, planned, given.out, jobs, quiet=given.quiet, command=command, where=given.where)
+    return train_all(Ledger(experiment, scale, planned, given.out), given.runs, ["sweep", *arguments])
 
 
 def sweep_experiment(name: str, task: str, swept: Mapping[str, Sequence[Any]]) -> Experiment:
@@ -100,7 +82,7 @@ def _variant(choice: Mapping[str, Any], several: Sequence[str]) -> Variant:
         for field in several
     ]
     name = "-".join(parts) or str(choice["algo"])
-    return Variant(name, name, dict(choice), scales=("sweep",))
+    return Variant(name, name, dict(choice))
 
 
 def _written(value: Any) -> str:
@@ -132,12 +114,12 @@ def _divide(arguments: Sequence[str]) -> tuple[list[str], dict[str, list[Any]]]:
 
 def _is_value(flag: str, word: str) -> bool:
     """Return whether what follows a flag belongs to it; a switch may stand alone."""
-    return word.split(",")[0].lower() in _BOOLEANS if _is_switch(flag) else not word.startswith("--")
+    return word.split(",")[0].lower() in _BOOLEANS if flags(TrainConfig)[flag] is bool else not word.startswith("--")
 
 
 def _values(name: str, flag: str, text: str) -> list[Any]:
     """Read the values of one flag, each as `revalued train` would."""
-    if _is_switch(flag):
+    if flags(TrainConfig)[flag] is bool:
         words = [word.lower() for word in text.split(",")] if text else ["false" if name != flag else "true"]
         for word in words:
             if word not in _BOOLEANS:
@@ -152,22 +134,7 @@ def _values(name: str, flag: str, text: str) -> list[Any]:
 
 
 def _value(field: str, call: list[str]) -> Any:
-    if field == "algo":
-        preset(call[1])
-        return call[1]
-    default = _ConfigArguments(TrainConfig(task="sweep"))
-    value: Any = parse(_ConfigArguments, "sweep", call, default).config
-    for part in places()[field]:
+    value: Any = parse(TrainConfig, "sweep", call, TrainConfig(task="sweep"))
+    for part in places().get(field, (field,)):  # algo has none: it is no setting of its preset
         value = getattr(value, part)
     return value
-
-
-def _is_switch(flag: str) -> bool:
-    return _types(TrainConfig)[flag[2:].replace("-", "_")] is bool
-
-
-def _types(kind: type[Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, hint in typing.get_type_hints(kind).items():
-        found |= _types(hint) if is_dataclass(hint) and isinstance(hint, type) else {name: hint}
-    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import shlex
 import signal
 import sys
@@ -53,7 +54,7 @@ class ResumeArguments:
 
 def train(arguments: list[str]) -> int:
     """Carry out `revalued train`."""
-    algo = _given(arguments, "--algo", default="revalued")
+    algo = _given_algo(arguments)
     start_from = TrainConfig(task=tyro.MISSING, algo=algo, algorithm=preset(algo))
     given = parse(TrainArguments, "train", arguments, TrainArguments(start_from))
     validate(given.config)
@@ -149,14 +150,11 @@ def _print_summary(path: Path, summary: dict[str, Any]) -> None:
     Console(markup=False).print(table)  # a path may hold brackets
 
 
-def _given(arguments: list[str], flag: str, default: str) -> str:
-    """Find one flag's value before parsing, the last one if there are several; the preset decides other defaults."""
-    value = default
-    for position, argument in enumerate(arguments):
-        if argument.startswith(f"{flag}="):
-            value = argument.split("=", 1)[1]
-        if argument == flag:
-            if position + 1 == len(arguments):
-                raise UserError(f"{flag} needs a value: one of {', '.join(PRESETS)}")
-            value = arguments[position + 1]
-    return value
+def _given_algo(arguments: list[str]) -> str:
+    """Find --algo before everything else is parsed: the preset decides other defaults."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    parser.add_argument("--algo", default="revalued")
+    try:
+        return str(parser.parse_known_args(arguments)[0].algo)
+    except argparse.ArgumentError:
+        raise UserError(f"--algo needs a value: one of {', '.join(PRESETS)}") from None

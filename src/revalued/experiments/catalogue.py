@@ -12,7 +12,6 @@ from typing import Any
 from revalued.errors import unknown_name
 from revalued.experiments.naming import Setting, variant_label
 from revalued.experiments.plan import ComputedExperiment, Experiment, Variant
-from revalued.experiments.result_files import TABULAR_COLUMNS, THEOREM_COLUMNS
 from revalued.experiments.scales import PAPER_TIMED_ENV_STEPS
 
 CONTROL_SUITE = (
@@ -37,7 +36,7 @@ _FEW_BINS = (Setting(3), Setting(30))
 
 
 def _variant(name: str, *scales: str, **overrides: Any) -> Variant:
-    return Variant(name, variant_label(name), overrides, scales or ("paper", "laptop", "smoke"))
+    return Variant(name, variant_label(name), overrides, scales)
 
 
 def _presets(*names: str) -> tuple[Variant, ...]:
@@ -56,6 +55,12 @@ def _tasks(paper: tuple[str, ...], laptop: tuple[str, ...], smoke: tuple[str, ..
     return {"paper": paper, "laptop": laptop, "smoke": smoke}
 
 
+_LAPTOP_EIGHT = (
+    "finger-spin", "fish-swim", "cheetah-run", "walker-walk", "walker-run", "quadruped-walk", "humanoid-stand",
+    "dog-walk",
+)  # fmt: skip
+_LAPTOP_FOUR = ("finger-spin", "cheetah-run", "walker-run", "dog-walk")
+_LAPTOP_FIVE = ("finger-spin", "cheetah-run", "walker-walk", "walker-run", "dog-walk")
 _SMOKE_TWO = ("finger-spin", "cheetah-run")
 _SMOKE_ONE = ("finger-spin",)
 _STOCHASTIC = _tasks(
@@ -71,20 +76,7 @@ _TRAINED = (
         source="Figure 'Performance for the Discretised DeepMind Control Suite tasks'",
         compares="Learning curves of REValueD, DecQN and BDQ on the 16 control-suite tasks with 3 bins.",
         variants=_presets("revalued", "decqn", "bdq"),
-        tasks=_tasks(
-            CONTROL_SUITE,
-            (
-                "finger-spin",
-                "fish-swim",
-                "cheetah-run",
-                "walker-walk",
-                "walker-run",
-                "quadruped-walk",
-                "humanoid-stand",
-                "dog-walk",
-            ),
-            ("finger-spin", "walker-walk"),
-        ),
+        tasks=_tasks(CONTROL_SUITE, _LAPTOP_EIGHT, ("finger-spin", "walker-walk")),
     ),
     Experiment(
         name="bins",
@@ -128,13 +120,10 @@ _TRAINED = (
         source="Table of asymptotic results with varying ensemble size",
         compares="REValueD with K = 1, 3, 5, 10, 15 and 20 critics.",
         variants=(
-            _ensemble(1, "paper", "laptop", "smoke"),
+            _ensemble(1),
             _ensemble(2, "smoke"),
-            _ensemble(3, "paper", "laptop"),
-            _ensemble(5, "paper", "laptop"),
-            _ensemble(10, "paper"),
-            _ensemble(15, "paper"),
-            _ensemble(20, "paper"),
+            *(_ensemble(critics, "paper", "laptop") for critics in (3, 5)),
+            *(_ensemble(critics, "paper") for critics in (10, 15, 20)),
         ),
         tasks=_tasks(
             ("walker-run", "cheetah-run", "quadruped-run", "dog-walk", "dog-trot", "dog-run"),
@@ -148,7 +137,7 @@ _TRAINED = (
         source="Figure comparing the sum value-decomposition",
         compares="REValueD and DecQN, whose Q-value is a mean of utilities, with DecQN-Sum, where it is their sum.",
         variants=_presets("revalued", "decqn", "decqn-sum"),
-        tasks=_tasks(SELECTED, ("finger-spin", "cheetah-run", "walker-run", "dog-walk"), _SMOKE_TWO),
+        tasks=_tasks(SELECTED, _LAPTOP_FOUR, _SMOKE_TWO),
     ),
     Experiment(
         name="wall-time",
@@ -164,8 +153,7 @@ _TRAINED = (
             "smoke": {"device": "cpu", "eval_every": 50},
         },
         paper_seeds=3,
-        keeps_ensembles=True,
-        alone=True,
+        is_timed=True,
     ),
     Experiment(
         name="beta",
@@ -185,7 +173,7 @@ _TRAINED = (
         source="Figure on the conditional value at risk of the gradient norms",
         compares="How violently the gradient norm jumps from update to update, with and without an ensemble.",
         variants=_presets("decqn", "revalued"),
-        tasks=_tasks(SELECTED, ("finger-spin", "cheetah-run", "walker-run", "dog-walk"), _SMOKE_TWO),
+        tasks=_tasks(SELECTED, _LAPTOP_FOUR, _SMOKE_TWO),
         overrides={"log_every": 1},
         measures_stability=True,
     ),
@@ -206,22 +194,16 @@ _TRAINED = (
         title="Sum or mean in the regulariser",
         source="Not in the paper: its equation adds up over dimensions",
         compares="REValueD whose regulariser adds up over dimensions, as printed, with one that averages.",
-        variants=(
-            *_presets("revalued"),
-            _revalued("mean", regulariser_reduction="mean"),
-        ),
-        tasks=_tasks(SELECTED, ("finger-spin", "cheetah-run", "walker-walk", "walker-run", "dog-walk"), _SMOKE_TWO),
+        variants=(*_presets("revalued"), _revalued("mean", regulariser_reduction="mean")),
+        tasks=_tasks(SELECTED, _LAPTOP_FIVE, _SMOKE_TWO),
     ),
     Experiment(
         name="ensemble-target",
         title="Max of the mean, or mean of the maxima",
         source="Not in the paper: its equation 5 and the proof of Theorem 2 use different targets",
         compares="REValueD that maximises the mean utilities (equation 5) with the mean of each critic's maximum.",
-        variants=(
-            *_presets("revalued"),
-            _revalued("mean-of-max", ensemble_target="mean-of-max"),
-        ),
-        tasks=_tasks(SELECTED, ("finger-spin", "cheetah-run", "walker-walk", "walker-run", "dog-walk"), _SMOKE_TWO),
+        variants=(*_presets("revalued"), _revalued("mean-of-max", ensemble_target="mean-of-max")),
+        tasks=_tasks(SELECTED, _LAPTOP_FIVE, _SMOKE_TWO),
     ),
     Experiment(
         name="metaworld",
@@ -262,7 +244,6 @@ _COMPUTED = (
         title="The regulariser in a table",
         source="Figure on the tabular FMDP",
         compares="How often the best last sub-action is chosen while others explore, with and without the regulariser.",
-        columns=TABULAR_COLUMNS,
         function="revalued.experiments.tabular:tabular_rows",
     ),
     ComputedExperiment(
@@ -270,7 +251,6 @@ _COMPUTED = (
         title="Bias and variance of the targets",
         source="Lemma 1 and Theorems 1, 2 and 3",
         compares="Closed forms of the targets' bias and variance with Monte Carlo estimates.",
-        columns=THEOREM_COLUMNS,
         function="revalued.experiments.theorems:theorem_rows",
     ),
 )

@@ -98,25 +98,19 @@ def target_difference(
         return _maximum(noise, choices, bound)
     if target == "dqn":
         return _maximum(noise, choices**dimensions, bound).scaled(gamma)
-    if target == "max-of-mean":
-        return _maximum_of_means(noise, choices, critics, bound).averaged(dimensions).scaled(gamma)
-    one_critic = _maximum(noise, choices, bound).averaged(dimensions).scaled(gamma)
+    maximum = _maximum(noise, choices, bound, critics if target == "max-of-mean" else 1)
+    mean = maximum.averaged(dimensions).scaled(gamma)
     if target == "mean-of-max":
-        return one_critic.averaged(critics)
-    return one_critic.scaled(dimensions) if target == "sum" else one_critic
+        return mean.averaged(critics)
+    return mean.scaled(dimensions) if target == "sum" else mean
 
 
-def _maximum(noise: Noise, count: int, bound: float) -> Moments:
-    if noise == "uniform":
-        return maximum_of_uniforms(count, bound)
-    return maximum_of_gaussians(count, gaussian_scale(bound))
-
-
-def _maximum_of_means(noise: Noise, count: int, critics: int, bound: float) -> Moments:
-    if noise == "uniform":
-        return maximum_of_uniform_means(count, critics, bound)
-    # the mean of K Gaussians is a Gaussian, √K times narrower: the bias falls as 1/√K, the variance as 1/K
-    return maximum_of_gaussians(count, gaussian_scale(bound) / math.sqrt(critics))
+def _maximum(noise: Noise, count: int, bound: float, critics: int = 1) -> Moments:
+    """Return the moments of the maximum of n means of K draws."""
+    if noise == "gaussian":
+        # the mean of K Gaussians is a Gaussian, √K times narrower: the bias falls as 1/√K, the variance as 1/K
+        return maximum_of_gaussians(count, gaussian_scale(bound) / math.sqrt(critics))
+    return maximum_of_uniforms(count, bound) if critics == 1 else maximum_of_uniform_means(count, critics, bound)
 
 
 def _quadrature(length: float) -> tuple[Array, Array]:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from revalued.errors import UserError
-from revalued.experiments.plan import Experiment, PlannedRun, Variant, scale_note, variants_at
+from revalued.experiments.plan import Experiment, PlannedRun, Variant, scale_note
 from revalued.experiments.result_files import (
     CVAR,
     CVAR_COLUMNS,
+    KEY_COLUMNS,
     RESULT_COLUMNS,
     RESULTS,
     Key,
@@ -26,122 +26,114 @@ from revalued.experiments.result_files import (
     write_provenance,
     write_table,
 )
-from revalued.experiments.run_folders import cvar_rows, env_steps_so_far, finished_summary, result_rows, run_path
+from revalued.experiments.run_folders import (
+    check_same_run,
+    cvar_rows,
+    env_steps_so_far,
+    finished_summary,
+    result_rows,
+    run_path,
+)
 from revalued.experiments.scales import Scale
 from revalued.run.folder import RunFolder
-from revalued.run.provenance import machine, source_commit, versions
 
 
 class Ledger:
     """Collects an experiment's finished runs into results.csv (and cvar.csv) and provenance.json.
 
     Runs of earlier calls, with other tasks or more seeds, stay in. So do rows whose run folder is gone, until that run
-    is finished anew.
+    is finished anew. What cannot be mixed is refused, and so are folders that hold another run than planned.
     """
 
     def __init__(self, experiment: Experiment, scale: Scale, planned: Sequence[PlannedRun], out: Path) -> None:
         self.experiment, self.scale, self.planned, self.out = experiment, scale, planned, out
         self.folder = out / experiment.name
-        self.variants = {variant.id: self._described(variant) for variant in variants_at(experiment, scale)}
+        self.paths = [run_path(out, run.config) for run in planned]
         if scale.name != "sweep":
             refuse_other_scale(out, scale.name)
         self._before = read_provenance(self.folder) or {}
+        self._variants = {variant.id: self._described(variant) for variant in experiment.variants_at(scale.name)}
         self._refuse_other_variants()
-        self._tables: dict[str, tuple[tuple[str, ...], Callable[[str, Key, Path], list[Row]]]] = {
-            RESULTS: (RESULT_COLUMNS, result_rows)
-        }
+        self._tables: dict[str, tuple[Sequence[str], Callable[[Path], list[Row]]]]
+        self._tables = {RESULTS: (RESULT_COLUMNS, result_rows)}
         if experiment.measures_stability:
             self._tables[CVAR] = (CVAR_COLUMNS, cvar_rows)
-        self._old_rows = {
-            name: _by_run(read_table(self.folder / name, columns)) for name, (columns, _) in self._tables.items()
-        }
-        self._new_rows: dict[str, dict[Key, list[Row]]] = {name: {} for name in self._tables}
-
-    def path_of(self, run: PlannedRun) -> Path:
-        """Return the folder of a planned run."""
-        return run_path(self.out, run.config)
+        self._rows: dict[str, dict[Key, list[Row]]] = {name: {} for name in self._tables}
+        for name, (columns, _) in self._tables.items():
+            for row in read_table(self.folder / name, columns):
+                self._rows[name].setdefault(key_of(row), []).append(row)
+        self._summaries: dict[Key, Mapping[str, Any]] = {}
+        for path, run in zip(self.paths, planned, strict=True):
+            check_same_run(path, run.config)
 
     def write(self, failed: Collection[Path] = ()) -> None:
         """Write all files anew from what is on disk now."""
-        summaries: list[Mapping[str, Any]] = []
-        entries: dict[Key, dict[str, Any]] = {}
-        for entry in self._entries(failed, summaries):
-            entries[key_of(entry)] = entry
-        finished = {key for key, entry in entries.items() if entry["status"] == "finished"}
+        entries = self._entries(failed)
+        finished = [key for key, entry in entries.items() if entry["status"] == "finished"]
         for name, (columns, _) in self._tables.items():
-            rows = {**self._old_rows[name], **self._new_rows[name]}
-            write_table(self.folder / name, columns, sorted_rows(row for key in finished for row in rows.get(key, [])))
-        write_provenance(self.folder, self._provenance(entries, summaries))
-
-    def _entries(self, failed: Collection[Path], summaries: list[Mapping[str, Any]]) -> list[dict[str, Any]]:
-        before = {key_of(entry): entry for entry in self._before.get("runs", [])}
-        places = {run.key: self.path_of(run) for run in self.planned}
-        entries = []
-        for key, entry in before.items():
-            if key not in places and entry["status"] == "finished":
-                found = self._entry(key, self.out / str(entry.get("folder", "")), 0, failed, summaries)
-                entries.append(found if found["status"] == "finished" else entry)
-        for run in self.planned:
-            entry = self._entry(run.key, places[run.key], run.config.schedule.env_steps, failed, summaries)
-            old = before.get(run.key, {})
-            is_kept = entry["status"] != "finished" and old.get("status") == "finished"
-            entries.append(old if is_kept and run.key in self._old_rows[RESULTS] else entry)
-        return entries
-
-    def _entry(
-        self, key: Key, path: Path, env_steps: int, failed: Collection[Path], summaries: list[Mapping[str, Any]]
-    ) -> dict[str, Any]:
-        summary = finished_summary(path, env_steps)
-        if summary is not None:
-            status = "finished"
-            summaries.append(summary)
-            self._read_rows(key, path)
-        else:
-            steps = env_steps_so_far(path)
-            status = "failed" if path in failed else "unfinished" if steps else "missing"
-        variant, task, seed = key
-        return {
-            "variant": variant,
-            "task": task,
-            "seed": seed,
-            "status": status,
-            "env_steps": steps if summary is None else summary["env_steps"],
-            "wall_s": None if summary is None else summary["wall_seconds"],
-            "commit": origin_commit(path),
-            "threads": _threads(path),
-            "folder": path.relative_to(self.out).as_posix(),
-        }
-
-    def _read_rows(self, key: Key, path: Path) -> None:
-        """Read a finished run's tables, once: they will not change any more."""
-        for name, (_, read) in self._tables.items():
-            if key not in self._new_rows[name]:
-                self._new_rows[name][key] = read(self.experiment.name, key, path)
-
-    def _provenance(
-        self, entries: Mapping[Key, Mapping[str, Any]], summaries: Sequence[Mapping[str, Any]]
-    ) -> dict[str, Any]:
-        known: list[Mapping[str, Any]] = list(summaries)
-        if len(summaries) < sum(entry["status"] == "finished" for entry in entries.values()):
+            rows = (row for key in finished for row in self._rows[name].get(key, []))
+            write_table(self.folder / name, columns, sorted_rows(rows))
+        known = list(self._summaries.values())
+        if len(known) < len(finished):
             known.append(self._before)
+        facts = {name: merged(entry[name] for entry in known) for name in ("versions", "machine")} if known else {}
         seeds = sorted({seed for _, _, seed in entries})
         tasks = list(dict.fromkeys([*(run.task for run in self.planned), *(task for _, task, _ in entries)]))
         env_steps = [run.config.schedule.env_steps for run in self.planned]
-        return {
-            "experiment": self.experiment.name,
-            "title": self.experiment.title,
-            "scale": self.scale.name,
-            "scale_note": scale_note(self.experiment, self.scale, self.planned, seeds, tasks),
-            "commit": source_commit(),
-            "versions": merged(entry["versions"] for entry in known) if known else versions(),
-            "machine": merged(entry["machine"] for entry in known) if known else machine(),
-            "written_at": datetime.now(UTC).isoformat(timespec="seconds"),
-            "seeds": seeds,
-            "tasks": tasks,
-            "variants": {**self._before.get("variants", {}), **self.variants},
-            "runs": [entries[key] for key in sorted(entries)],
-            "planned_env_steps": max([*env_steps, self._before.get("planned_env_steps", 0)]),
+        write_provenance(
+            self.folder,
+            title=self.experiment.title,
+            scale=self.scale.name,
+            scale_note=scale_note(self.experiment, self.scale, self.planned, seeds, tasks),
+            seeds=seeds,
+            tasks=tasks,
+            variants={**self._before.get("variants", {}), **self._variants},
+            runs=[entries[key] for key in sorted(entries)],
+            planned_env_steps=max([*env_steps, self._before.get("planned_env_steps", 0)]),
+            **facts,
+        )
+
+    def _entries(self, failed: Collection[Path]) -> dict[Key, Mapping[str, Any]]:
+        """Return what is known about each run: those planned, and those that earlier calls finished."""
+        before = {key_of(entry): entry for entry in self._before.get("runs", []) if entry["status"] == "finished"}
+        planned = {
+            run.key: (path, run.config.schedule.env_steps) for path, run in zip(self.paths, self.planned, strict=True)
         }
+        others = {
+            key: (self.out / str(entry.get("folder", "")), 0) for key, entry in before.items() if key not in planned
+        }
+        entries: dict[Key, Mapping[str, Any]] = {}
+        for key, (path, env_steps) in {**others, **planned}.items():
+            entry = self._entry(key, path, env_steps, failed)
+            is_kept = entry["status"] != "finished" and key in before and (key in others or key in self._rows[RESULTS])
+            entries[key] = before[key] if is_kept else entry
+        return entries
+
+    def _entry(self, key: Key, path: Path, env_steps: int, failed: Collection[Path]) -> dict[str, Any]:
+        summary = finished_summary(path, env_steps)
+        if summary is None:
+            steps = env_steps_so_far(path)
+            status = "failed" if path in failed else "unfinished" if steps else "missing"
+        else:
+            steps, status = summary["env_steps"], "finished"
+            self._note_finished(key, path, summary)
+        return {
+            **dict(zip(KEY_COLUMNS, key, strict=True)),
+            "status": status,
+            "env_steps": steps,
+            "wall_s": None if summary is None else summary["wall_seconds"],
+            "commit": origin_commit(path),
+            "threads": RunFolder(path).config().execution.threads if (path / "config.json").is_file() else None,
+            "folder": path.relative_to(self.out).as_posix(),
+        }
+
+    def _note_finished(self, key: Key, path: Path, summary: Mapping[str, Any]) -> None:
+        """Read a finished run's tables, once: they will not change any more."""
+        if key not in self._summaries:
+            self._summaries[key] = summary
+            identity = {"experiment": self.experiment.name, **dict(zip(KEY_COLUMNS, key, strict=True))}
+            for name, (_, read) in self._tables.items():
+                self._rows[name][key] = [{**identity, **row} for row in read(path)]
 
     def _described(self, variant: Variant) -> dict[str, Any]:
         critics = {run.config.algorithm.critics for run in self.planned if run.variant == variant.id}
@@ -149,7 +141,7 @@ class Ledger:
         return {"label": variant.label, "overrides": {**variant.overrides, **effective}}
 
     def _refuse_other_variants(self) -> None:
-        for name, variant in self.variants.items():
+        for name, variant in self._variants.items():
             before = self._before.get("variants", {}).get(name)
             if before is not None and before["overrides"] != variant["overrides"]:
                 raise UserError(
@@ -158,16 +150,5 @@ class Ledger:
                 )
 
 
-def _by_run(rows: Sequence[Row]) -> dict[Key, list[Row]]:
-    found: dict[Key, list[Row]] = {}
-    for row in rows:
-        found.setdefault(key_of(row), []).append(row)
-    return found
-
-
 def _listed(overrides: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} {value}" for name, value in overrides.items())
-
-
-def _threads(path: Path) -> int | None:
-    return RunFolder(path).config().execution.threads if (path / "config.json").is_file() else None

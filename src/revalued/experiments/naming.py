@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 
 from revalued.errors import UserError
 
@@ -13,22 +12,20 @@ DEFAULT_NOISE = 0.1
 """Standard deviation that a noise suffix without a number stands for: the paper's."""
 _NOISES = ("reward-noise", "state-noise")
 
-VARIANT_LABELS = MappingProxyType(
-    {
-        "revalued": "REValueD",
-        "decqn": "DecQN",
-        "bdq": "BDQ",
-        "decqn-ensemble": "DecQN+Ensemble",
-        "decqn-sum": "DecQN-Sum",
-        "decqn-c51": "DecQN-C51",
-        "bdq-ensemble": "BDQ+Ensemble",
-        "decqn-sum-ensemble": "DecQN-Sum+Ensemble",
-        "dqn": "DQN",
-        "revalued-quadratic": "REValueD, quadratic weights",
-        "revalued-mean": "REValueD, mean over dimensions",
-        "revalued-mean-of-max": "REValueD, mean of maxima",
-    }
-)
+VARIANT_LABELS = {
+    "revalued": "REValueD",
+    "decqn": "DecQN",
+    "bdq": "BDQ",
+    "decqn-ensemble": "DecQN+Ensemble",
+    "decqn-sum": "DecQN-Sum",
+    "decqn-c51": "DecQN-C51",
+    "bdq-ensemble": "BDQ+Ensemble",
+    "decqn-sum-ensemble": "DecQN-Sum+Ensemble",
+    "dqn": "DQN",
+    "revalued-quadratic": "REValueD, quadratic weights",
+    "revalued-mean": "REValueD, mean over dimensions",
+    "revalued-mean-of-max": "REValueD, mean of maxima",
+}
 """What people call a variant, for legends and tables."""
 _SYMBOLS = {"k": "K", "beta": "β", "c": "c"}
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import time
 from dataclasses import dataclass
-from typing import Protocol
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeElapsedColumn
@@ -25,8 +24,8 @@ class WorkStatus:
     """Title of each run in progress and the share of it that is done."""
 
 
-class Overview(Protocol):
-    """Shows many runs to a person."""
+class Overview:
+    """Shows many runs to a person; this one, for `--quiet`, shows nothing."""
 
     def update(self, status: WorkStatus) -> None:
         """Show where they stand; called often."""
@@ -41,7 +40,7 @@ class Overview(Protocol):
 def make_overview(*, quiet: bool) -> Overview:
     """Return the view that fits where the output goes."""
     if quiet:
-        return SilentOverview()
+        return Overview()
     console = Console(stderr=True)
     return LiveOverview(console) if console.is_terminal else PlainOverview()
 
@@ -56,20 +55,7 @@ def status_line(status: WorkStatus) -> str:
     return " · ".join(parts)
 
 
-class SilentOverview:
-    """Shows nothing."""
-
-    def update(self, status: WorkStatus) -> None:
-        """Show nothing."""
-
-    def say(self, text: str) -> None:
-        """Show nothing."""
-
-    def close(self) -> None:
-        """Do nothing."""
-
-
-class PlainOverview:
+class PlainOverview(Overview):
     """One line of news at a time, and one about where all runs stand at least every few minutes."""
 
     def __init__(self, seconds_between_lines: float = 120.0) -> None:
@@ -86,11 +72,8 @@ class PlainOverview:
         self._last_line = time.monotonic()
         print(text, file=sys.stderr, flush=True)
 
-    def close(self) -> None:
-        """Do nothing."""
 
-
-class LiveOverview:
+class LiveOverview(Overview):
     """A bar for all runs, and one for each run in progress."""
 
     def __init__(self, console: Console) -> None:

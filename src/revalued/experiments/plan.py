@@ -27,8 +27,8 @@ class Variant:
     """What people call it, for legends and tables."""
     overrides: Mapping[str, Any]
     """Fields of the configuration by their bare names; `algo` is the preset."""
-    scales: tuple[str, ...] = ("paper", "laptop", "smoke")
-    """Where it takes part."""
+    scales: tuple[str, ...] = ()
+    """Where it takes part; empty: everywhere."""
 
 
 @dataclass(frozen=True)
@@ -54,20 +54,14 @@ class Experiment:
     """Fields of the configuration that differ from the scale's."""
     paper_seeds: int | None = None
     """How many seeds the paper used, where it is not the usual number."""
-    keeps_ensembles: bool = False
-    """Whether ensembles stay as large as the paper's at every scale."""
-    alone: bool = False
-    """Whether its runs are to be timed: one after the other, with all cores."""
+    is_timed: bool = False
+    """Whether its runs are timed: one after the other, with all cores, with ensembles as large as the paper's."""
     measures_stability: bool = False
     """Whether the gradient norms of every update are evaluated too."""
 
-    def settings_at(self, scale: Scale) -> tuple[Setting, ...]:
-        """Return the settings of its tasks at a scale."""
-        return self.scale_settings.get(scale.name, self.settings)
-
-    def seeds_at(self, scale: Scale) -> int:
-        """Return how many seeds it has unless told otherwise."""
-        return self.paper_seeds if scale.name == "paper" and self.paper_seeds is not None else scale.seeds
+    def variants_at(self, scale: str) -> tuple[Variant, ...]:
+        """Return the variants that take part at a scale."""
+        return tuple(variant for variant in self.variants if not variant.scales or scale in variant.scales)
 
 
 @dataclass(frozen=True)
@@ -78,8 +72,6 @@ class ComputedExperiment:
     title: str
     source: str
     compares: str
-    columns: tuple[str, ...]
-    """Of its results.csv."""
     function: str
     """MODULE:NAME of what computes its rows, given the scale's name and a function that is told the fraction done."""
 
@@ -105,14 +97,9 @@ class PlannedRun:
         return f"{self.variant} on {self.task}, seed {self.seed}"
 
 
-def variants_at(experiment: Experiment, scale: Scale) -> tuple[Variant, ...]:
-    """Return the variants that take part at a scale."""
-    return tuple(variant for variant in experiment.variants if scale.name in variant.scales)
-
-
 def labels_at(experiment: Experiment, scale: Scale, chosen: Sequence[str] = ()) -> list[TaskLabel]:
     """Return the tasks with their settings: the scale's, or those chosen by name (all settings) or by label (one)."""
-    settings = experiment.settings_at(scale)
+    settings = experiment.scale_settings.get(scale.name, experiment.settings)
     labels: list[TaskLabel] = []
     for text in chosen or experiment.tasks[scale.name]:
         label = parse_task(text)
@@ -122,17 +109,18 @@ def labels_at(experiment: Experiment, scale: Scale, chosen: Sequence[str] = ()) 
 
 def plan(experiment: Experiment, scale: Scale, seeds: int | None = None, tasks: Sequence[str] = ()) -> list[PlannedRun]:
     """Return all runs; every comparison has its first seed before any has its second."""
-    count = experiment.seeds_at(scale) if seeds is None else seeds
-    if count < 1:
-        raise UserError(f"seeds = {count} is not possible: it must be at least 1")
+    if seeds is None:
+        seeds = experiment.paper_seeds if scale.name == "paper" and experiment.paper_seeds else scale.seeds
+    if seeds < 1:
+        raise UserError(f"seeds = {seeds} is not possible: it must be at least 1")
     compared = [
         (variant, label, run_config(experiment, scale, variant, label))
         for label in labels_at(experiment, scale, tasks)
-        for variant in variants_at(experiment, scale)
+        for variant in experiment.variants_at(scale.name)
     ]
     return [
         PlannedRun(variant.id, format_task(label), seed, dataclasses.replace(config, seed=seed))
-        for seed in range(count)
+        for seed in range(seeds)
         for variant, label, config in compared
     ]
 
@@ -141,8 +129,8 @@ def run_config(experiment: Experiment, scale: Scale, variant: Variant, label: Ta
     """Return the configuration of a run with seed 0: the preset changed by scale, experiment, variant and task."""
     overrides = dict(variant.overrides)
     algo = overrides.pop("algo")
-    changes: dict[str, Any] = {**scale.overrides, "env_steps": scale.env_steps_of(label.task)}
-    if scale.critics is not None and preset(algo).critics > scale.critics and not experiment.keeps_ensembles:
+    changes: dict[str, Any] = {**scale.overrides, "env_steps": scale.env_steps or paper_env_steps(label.task)}
+    if scale.critics is not None and preset(algo).critics > scale.critics and not experiment.is_timed:
         changes["critics"] = scale.critics
     changes |= {**experiment.overrides, **experiment.scale_overrides.get(scale.name, {}), **overrides}
     changes |= dataclasses.asdict(label.setting)
@@ -155,26 +143,24 @@ def scale_note(
     experiment: Experiment, scale: Scale, planned: Sequence[PlannedRun], seeds: Sequence[int], tasks: Sequence[str]
 ) -> str:
     """Say which seeds, ensembles, interactions and tasks stand for the paper's."""
-    paper_seeds = experiment.paper_seeds or PAPER_SEEDS
     if scale.name == "sweep":
         return f"A sweep of our own, not an experiment of the paper; {_interactions(planned)}, {len(seeds)} seeds."
     parts = [f"{_interactions(planned)} (paper: {_paper_interactions(experiment, planned)})"]
-    parts.append(f"{len(seeds)} seed{'s' if len(seeds) > 1 else ''} (paper: {paper_seeds})")
-    if scale.critics is not None and not experiment.keeps_ensembles:
+    parts.append(f"{len(seeds)} seed{'s' if len(seeds) > 1 else ''} (paper: {experiment.paper_seeds or PAPER_SEEDS})")
+    if scale.critics is not None and not experiment.is_timed:
         parts.append(f"ensembles of {scale.critics} critics where the paper has 10 and the variant names no size")
     if "hidden_size" in scale.overrides:
-        parts.append(
-            f"networks of {scale.overrides['hidden_size']} units (512) and other cuts: the returns mean nothing"
-        )
+        size = scale.overrides["hidden_size"]
+        parts.append(f"networks of {size} units (512) and other cuts: the returns mean nothing")
     eval_every = max(run.config.schedule.eval_every for run in planned)
     if eval_every != _PAPER_EVAL_EVERY:
         parts.append(f"a test episode every {eval_every:,} updates (paper: {_PAPER_EVAL_EVERY:,})")
     taking_part = {run.variant for run in planned}
-    missing = [variant.id for variant in experiment.variants if "paper" in variant.scales]
-    left_out = [name for name in missing if name not in taking_part] + _tasks_left_out(experiment, tasks)
+    left_out = [variant.id for variant in experiment.variants_at("paper") if variant.id not in taking_part]
+    left_out += _tasks_left_out(experiment, tasks)
     if left_out:
         parts.append(f"without {', '.join(left_out)}")
-    if experiment.alone:
+    if experiment.is_timed:
         parts.append("one run at a time with all cores, ensembles of 10 as in the paper")
     return f"{scale.name.capitalize()} scale: {'; '.join(parts)}."
 

@@ -24,6 +24,7 @@ from revalued.run.folder import RunFolder
 
 _PR_SET_PDEATHSIG = 1
 _PATIENCE_SECONDS, _PAUSE_SECONDS = 120.0, 0.2
+_RETRIES = 5
 _WAITING_FOR_ROOM = 2
 """Runs that ask for a place ahead of time: a cluster that grows by itself needs to see what is wanted."""
 
@@ -91,12 +92,10 @@ class RayExecutor:
         cpus: float = 1.0,
         gpus: float = 0.0,
         jobs: int | None = None,
-        retries: int = 5,
         say: Callable[[str], None] = lambda text: None,
         poll_seconds: float = 0.5,
     ) -> None:
-        self._ray, self._jobs, self._retries, self._say = ray, jobs, retries, say
-        self._poll_seconds = poll_seconds
+        self._ray, self._jobs, self._say, self._poll_seconds = ray, jobs, say, poll_seconds
         self._remote = ray.remote(num_cpus=cpus, num_gpus=gpus, max_restarts=0, max_task_retries=0)(Keeper)
         self._places: dict[Path, _Place] = {}
         self._told = Stop.NO
@@ -104,15 +103,10 @@ class RayExecutor:
     def execute(self, runs: Iterable[Path], stop: Callable[[], Stop]) -> Iterator[RunEvent]:
         """Carry out all runs, as many at a time as there is room for."""
         waiting = iter(runs)
-        exhausted = False
         try:
             while True:
-                while not exhausted and stop() is Stop.NO and self._has_room():
-                    path = next(waiting, None)
-                    if path is None:
-                        exhausted = True
-                    else:
-                        self._places[path] = self._place(path)
+                while stop() is Stop.NO and self._has_room() and (path := next(waiting, None)) is not None:
+                    self._places[path] = self._place(path)
                 self._tell(stop())
                 if not self._places:
                     return
@@ -186,7 +180,7 @@ class RayExecutor:
             return RunEvent("interrupted", path)
         env_steps = env_steps_so_far(path)
         losses = 1 if env_steps > before.env_steps else before.losses + 1
-        if losses > self._retries:
+        if losses > _RETRIES:
             return RunEvent("failed", path, message=f"lost {losses} times without getting further, last by {reason}")
         self._say(f"lost {path.name} ({reason}): it goes on from its newest checkpoint")
         self._places[path] = place = self._place(path)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from revalued.errors import UserError
 from revalued.experiments.scales import SCALES
 from revalued.run.files import as_csv, read_json, replace_file, write_json
-from revalued.run.provenance import source_commit
+from revalued.run.provenance import machine, source_commit, versions
 
 RESULTS, CVAR, PROVENANCE, ORIGIN = "results.csv", "cvar.csv", "provenance.json", "origin.json"
 
@@ -27,6 +28,7 @@ TEXT_COLUMNS = frozenset({"experiment", "variant", "task", "theorem", "noise", "
 Row = Mapping[str, Any]
 Key = tuple[str, str, int]
 """Variant, task and seed: what tells the runs of an experiment apart."""
+KEY_COLUMNS = ("variant", "task", "seed")
 
 
 def key_of(row: Row) -> Key:
@@ -61,10 +63,24 @@ def read_provenance(folder: Path) -> dict[str, Any] | None:
     return _read_json(folder / PROVENANCE)
 
 
-def write_provenance(folder: Path, data: Mapping[str, Any]) -> None:
-    """Write provenance.json."""
-    folder.mkdir(parents=True, exist_ok=True)
-    write_json(folder / PROVENANCE, data)
+def write_provenance(folder: Path, *, title: str, scale: str, scale_note: str, **facts: Any) -> None:
+    """Write provenance.json; without facts about runs the results were computed here and now."""
+    data: dict[str, Any] = {
+        "experiment": folder.name,
+        "title": title,
+        "scale": scale,
+        "scale_note": scale_note,
+        "commit": source_commit(),
+        "versions": versions(),
+        "machine": machine(),
+        "written_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "seeds": [],
+        "tasks": [],
+        "variants": {},
+        "runs": [],
+        "planned_env_steps": 0,
+    }
+    write_json(folder / PROVENANCE, data | facts)
 
 
 def write_origin(path: Path) -> None:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from revalued.config import TrainConfig, to_dict
 from revalued.errors import UserError
-from revalued.experiments.result_files import Key, Row
+from revalued.experiments.result_files import Row
 from revalued.run.folder import METRIC_COLUMNS, RunFolder
 
 LOG_NAME = "log.txt"
@@ -73,8 +73,6 @@ def run_path(out: Path, config: TrainConfig) -> Path:
 
 def finished_summary(path: Path, env_steps: int) -> dict[str, Any] | None:
     """Return a run's summary if it has had all its interactions, None if there is something left to do."""
-    if not (path / "summary.json").is_file():
-        return None
     summary = RunFolder(path).summary()
     return summary if summary is not None and summary["finished"] and summary["env_steps"] >= env_steps else None
 
@@ -113,9 +111,8 @@ def _last_lines(path: Path) -> list[str]:
 
 def check_same_run(path: Path, config: TrainConfig) -> None:
     """Refuse a folder that holds another run than the one its name promises, such as one that was moved by hand."""
-    file = path / "config.json"
-    if not file.is_file():
-        if any(path.iterdir()):
+    if not (path / "config.json").is_file():
+        if path.exists() and any(path.iterdir()):
             raise UserError(f"{path} is no run folder: it has no config.json")
         return
     found = significant_entries(RunFolder(path).config())
@@ -128,15 +125,10 @@ def check_same_run(path: Path, config: TrainConfig) -> None:
         raise UserError(f"{path} holds another run than its name says: {', '.join(wrong)} differ; move it away")
 
 
-def result_rows(experiment: str, key: Key, path: Path) -> list[Row]:
-    """Return the evaluations of a run as rows of results.csv; numbers are copied as they were written."""
-    variant, task, seed = key
+def result_rows(path: Path) -> list[Row]:
+    """Return the evaluations of a run for results.csv; numbers are copied as they were written."""
     return [
         {
-            "experiment": experiment,
-            "variant": variant,
-            "task": task,
-            "seed": seed,
             "updates": row["updates"],
             "env_steps": row["env_steps"],
             "return": row["return"],
@@ -146,18 +138,15 @@ def result_rows(experiment: str, key: Key, path: Path) -> list[Row]:
     ]
 
 
-def cvar_rows(experiment: str, key: Key, path: Path) -> list[Row]:
-    """Return the row of cvar.csv for a run that logged every update."""
-    variant, task, seed = key
+def cvar_rows(path: Path) -> list[Row]:
+    """Return what cvar.csv holds of a run that logged every update."""
     rows = RunFolder.open(path).metric_table.rows()
     updates = [int(row["updates"]) for row in rows]
     if updates != list(range(1, len(updates) + 1)):
-        raise UserError(
-            f"{path / 'metrics.csv'} lacks updates: gradient norms of every update are needed (log_every 1)"
-        )
+        reason = "gradient norms of every update are needed (log_every 1)"
+        raise UserError(f"{path / 'metrics.csv'} lacks updates: {reason}")
     cvar = detrended_cvar(np.array([float(row["gradient_norm"]) for row in rows]))
-    identity = {"experiment": experiment, "variant": variant, "task": task, "seed": seed}
-    return [{**identity, "updates": len(updates), "cvar95": cvar}]
+    return [{"updates": len(updates), "cvar95": cvar}]
 
 
 def detrended_cvar(norms: NDArray[np.float64]) -> float:

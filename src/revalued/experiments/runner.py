@@ -3,74 +3,27 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from revalued.errors import UserError
 from revalued.experiments.executor import Executor, Stop
 from revalued.experiments.ledger import Ledger
 from revalued.experiments.overview import Overview, WorkStatus
-from revalued.experiments.plan import ComputedExperiment, Experiment, PlannedRun
+from revalued.experiments.plan import ComputedExperiment
 from revalued.experiments.result_files import RESULTS, read_provenance, write_origin, write_provenance, write_table
-from revalued.experiments.run_folders import LOG_NAME, check_same_run, finished_summary
+from revalued.experiments.run_folders import finished_summary
 from revalued.experiments.scales import Scale
-from revalued.experiments.workload import Workload, by_folder
+from revalued.experiments.workload import Workload
 from revalued.run.folder import RunFolder
-from revalued.run.provenance import machine, source_commit, versions
-
-
-@dataclass(frozen=True)
-class Failure:
-    """A run that failed."""
-
-    title: str
-    log: Path
-    message: str
-
-
-@dataclass(frozen=True)
-class ExperimentOutcome:
-    """How an experiment went."""
-
-    folder: Path
-    """Where the results are."""
-    runs: int
-    finished: int
-    failures: tuple[Failure, ...] = ()
-
-    @property
-    def is_complete(self) -> bool:
-        """Return whether every run is finished."""
-        return self.finished == self.runs
-
-
-def workload_of(ledger: Ledger, jobs: int) -> Workload:
-    """Return the runs by folder; folders that hold something else are refused."""
-    runs = by_folder(ledger.planned, [ledger.path_of(run) for run in ledger.planned])
-    for path, run in runs.items():
-        if path.exists():
-            check_same_run(path, run.config)
-    return Workload(runs, jobs)
 
 
 def carry_out(
-    experiment: Experiment,
-    scale: Scale,
-    planned: Sequence[PlannedRun],
-    out: Path,
-    executor: Executor,
-    view: Overview,
-    *,
-    jobs: int = 1,
-    stop: Callable[[], Stop] = lambda: Stop.NO,
-) -> ExperimentOutcome:
-    """Train what is not trained yet, and keep the experiment's files up to date all the while."""
-    ledger = Ledger(experiment, scale, planned, out)
-    work = workload_of(ledger, jobs)
+    ledger: Ledger, work: Workload, executor: Executor, view: Overview, stop: Callable[[], Stop] = lambda: Stop.NO
+) -> dict[Path, str]:
+    """Train what is not trained yet, with the experiment's files up to date all the while; return why runs failed."""
     ledger.write()
-    failures: dict[Path, Failure] = {}
+    failures: dict[Path, str] = {}
     view.update(work.status())
     for event in executor.execute(_folders(work), stop):
         path, run = event.path, work.runs[event.path]
@@ -84,15 +37,14 @@ def carry_out(
             summary = finished_summary(path, run.config.schedule.env_steps)
             work.ended(path, summary)
             if summary is None:
-                reason = event.message or "ended before it had all its interactions"
-                failures[path] = Failure(run.title, path / LOG_NAME, reason)
-                view.say(f"failed: {run.title}: {reason}")
+                failures[path] = event.message or "ended before it had all its interactions"
+                view.say(f"failed: {run.title}: {failures[path]}")
             else:
                 view.say(f"finished: {run.title}, return {summary['final_return']:.1f}")
             ledger.write(failures)
         view.update(work.status())
     ledger.write(failures)
-    return ExperimentOutcome(ledger.folder, len(work.runs), len(work.finished), tuple(failures.values()))
+    return failures
 
 
 def _folders(work: Workload) -> Iterator[Path]:
@@ -109,7 +61,7 @@ def _folders(work: Workload) -> Iterator[Path]:
         yield path
 
 
-def compute_experiment(experiment: ComputedExperiment, scale: Scale, out: Path, view: Overview) -> ExperimentOutcome:
+def compute_experiment(experiment: ComputedExperiment, scale: Scale, out: Path, view: Overview) -> None:
     """Compute an experiment that needs no training; results that are there already, at this scale, are left alone."""
     folder = out / experiment.name
     before = read_provenance(folder)
@@ -117,33 +69,15 @@ def compute_experiment(experiment: ComputedExperiment, scale: Scale, out: Path, 
         raise UserError(f"{folder} holds results at {other} scale, not {scale.name}: choose another --out")
     if before is not None and (folder / RESULTS).is_file():
         view.say(f"{folder / RESULTS} is there already, at {scale.name} scale: remove it to compute it anew")
-        return ExperimentOutcome(folder, 1, 1)
+        return
     module, function = experiment.function.split(":")
 
     def report(fraction: float) -> None:
         view.update(WorkStatus(0, 1, fraction, running=((experiment.name, fraction),)))
 
     rows = getattr(importlib.import_module(module), function)(scale.name, report)
-    write_table(folder / RESULTS, experiment.columns, rows)
-    write_provenance(
-        folder,
-        {
-            "experiment": experiment.name,
-            "title": experiment.title,
-            "scale": scale.name,
-            "scale_note": _COMPUTED_NOTES[scale.name],
-            "commit": source_commit(),
-            "versions": versions(),
-            "machine": machine(),
-            "written_at": datetime.now(UTC).isoformat(timespec="seconds"),
-            "seeds": [],
-            "tasks": [],
-            "variants": {},
-            "runs": [],
-            "planned_env_steps": 0,
-        },
-    )
-    return ExperimentOutcome(folder, 1, 1)
+    write_table(folder / RESULTS, list(rows[0]), rows)
+    write_provenance(folder, title=experiment.title, scale=scale.name, scale_note=_COMPUTED_NOTES[scale.name])
 
 
 _COMPUTED_NOTES = {

@@ -12,11 +12,7 @@ PAPER_SEEDS = 10
 PAPER_TIMED_ENV_STEPS = 500_000
 """Interactions of the runs whose wall time the paper states."""
 
-PAPER_ENV_STEPS: dict[str, int] = {
-    "quadruped": 1_000_000,
-    "humanoid": 2_000_000,
-    "dog": 2_000_000,
-}
+PAPER_ENV_STEPS = {"quadruped": 1_000_000, "humanoid": 2_000_000, "dog": 2_000_000}
 """Interactions per family of tasks, our reading.
 
 The paper states 500,000 for its timing table only; its learning curves, where the others would be seen, are not part of
@@ -38,12 +34,6 @@ class Scale:
     """Interactions of every run; None: the paper's, by task."""
     overrides: Mapping[str, Any]
     """Fields of the configuration, by their bare names."""
-
-    def env_steps_of(self, task: str) -> int:
-        """Return how many interactions a run on this task has."""
-        if self.env_steps is not None:
-            return self.env_steps
-        return paper_env_steps(task)
 
 
 def paper_env_steps(task: str) -> int:

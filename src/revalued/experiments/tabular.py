@@ -21,7 +21,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from revalued.errors import unknown_name
 from revalued.experiments.result_files import TABULAR_COLUMNS
 from revalued.ops.losses import exponential_weight, huber, regularisation_errors
 from revalued.seeding import stream_rng
@@ -123,27 +122,19 @@ def frequencies(taken: Tensor, window_updates: int) -> tuple[Tensor, Tensor]:
 
 def tabular_rows(scale: str, report: Callable[[float], None]) -> list[dict[str, Any]]:
     """Compute all rows; `report` is told the fraction done."""
-    if scale not in GRIDS:
-        raise unknown_name("scale", scale, GRIDS)
     grid = GRIDS[scale]
     cells = [(N, n, variant) for N in grid.dimensions for n in grid.choices for variant in VARIANTS]
+    rows: list[dict[str, Any]] = []
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # arrays of a few thousand numbers: waking a second thread costs more than it does
     try:
-        return _rows(cells, grid, report)
+        for done, (dimensions, choices, variant) in enumerate(cells, start=1):
+            taken = simulate(VARIANTS[variant], dimensions, choices, grid.trials, grid.updates)
+            means, errors = frequencies(taken[..., -1], WINDOW_UPDATES)
+            for window, (mean, error) in enumerate(zip(means.tolist(), errors.tolist(), strict=True), start=1):
+                values = ("tabular", variant, dimensions, choices, window * WINDOW_UPDATES, mean, error, grid.trials)
+                rows.append(dict(zip(TABULAR_COLUMNS, values, strict=True)))
+            report(done / len(cells))
     finally:
         torch.set_num_threads(threads)
-
-
-def _rows(
-    cells: list[tuple[int, int, str]], grid: TabularGrid, report: Callable[[float], None]
-) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = []
-    for done, (dimensions, choices, variant) in enumerate(cells, start=1):
-        taken = simulate(VARIANTS[variant], dimensions, choices, grid.trials, grid.updates)
-        means, errors = frequencies(taken[..., -1], WINDOW_UPDATES)
-        for window, (mean, error) in enumerate(zip(means.tolist(), errors.tolist(), strict=True), start=1):
-            values = ("tabular", variant, dimensions, choices, window * WINDOW_UPDATES, mean, error, grid.trials)
-            rows.append(dict(zip(TABULAR_COLUMNS, values, strict=True)))
-        report(done / len(cells))
     return rows

@@ -13,7 +13,6 @@ from typing import Any, get_args
 import numpy as np
 import torch
 
-from revalued.errors import unknown_name
 from revalued.experiments.closed_forms import Array, Noise, Target, gaussian_scale, target_difference
 from revalued.experiments.result_files import THEOREM_COLUMNS
 from revalued.seeding import stream_rng
@@ -63,16 +62,8 @@ class Sample:
     deviations: Array
 
 
-@dataclass(frozen=True)
-class MonteCarloEstimate:
-    """A Monte Carlo estimate and its standard error."""
-
-    value: float
-    standard_error: float
-
-
-def estimate(sample: Sample, scale: float) -> dict[str, MonteCarloEstimate]:
-    """MonteCarloEstimate mean and variance of `scale` times the sampled variable, each with its standard error."""
+def estimate(sample: Sample, scale: float) -> dict[str, tuple[float, float]]:
+    """Estimate mean and variance of `scale` times the sampled variable, each with its standard error."""
     deviations = sample.deviations * scale
     count = len(deviations)
     mean = float(deviations.mean())
@@ -81,8 +72,8 @@ def estimate(sample: Sample, scale: float) -> dict[str, MonteCarloEstimate]:
     # Var(s²) = σ⁴ (kurtosis − (S − 3)/(S − 1)) / S
     spread = max(fourth_moment - (count - 3) / (count - 1), 0.0)
     return {
-        "bias": MonteCarloEstimate(scale * sample.reference + mean, deviation / count**0.5),
-        "variance": MonteCarloEstimate(deviation**2, deviation**2 * (spread / count) ** 0.5),
+        "bias": (scale * sample.reference + mean, deviation / count**0.5),
+        "variance": (deviation**2, deviation**2 * (spread / count) ** 0.5),
     }
 
 
@@ -97,13 +88,7 @@ def sample_maximum(rng: np.random.Generator, noise: Noise, count: int, samples: 
 
 
 def sample_factorised(
-    rng: np.random.Generator,
-    noise: Noise,
-    dimensions: int,
-    choices: int,
-    critics: tuple[int, ...],
-    samples: int,
-    bound: float,
+    rng: np.random.Generator, noise: Noise, dimensions: int, choices: int, critics: tuple[int, ...], samples: int
 ) -> dict[tuple[Target, int], Sample]:
     """Sample every factorised target, before the discount, from the same noise; keys are target and K.
 
@@ -114,8 +99,7 @@ def sample_factorised(
     parts: dict[tuple[Target, int], list[Array]] = {}
     for start in range(0, samples, chunk):
         # the axes that are reduced come first: numpy then works on long contiguous rows
-        shape = (choices, most, min(chunk, samples - start), dimensions)
-        draws = draw_noise(rng, noise, shape, bound)
+        draws = draw_noise(rng, noise, (choices, most, min(chunk, samples - start), dimensions))
         for key, values in factorised_targets(draws, critics).items():
             parts.setdefault(key, []).append(values)
     return {key: Sample(0.0, np.concatenate(values)) for key, values in parts.items()}
@@ -134,19 +118,21 @@ def factorised_targets(draws: Array, critics: tuple[int, ...]) -> dict[tuple[Tar
     return targets
 
 
-def draw_noise(rng: np.random.Generator, noise: Noise, shape: tuple[int, ...], bound: float) -> Array:
+def draw_noise(rng: np.random.Generator, noise: Noise, shape: tuple[int, ...]) -> Array:
     """Draw Uniform(−b, b), or Gaussian noise of the same variance."""
     if noise == "uniform":
-        return rng.uniform(-bound, bound, shape)
-    return rng.normal(0.0, gaussian_scale(bound), shape)
+        return rng.uniform(-BOUND, BOUND, shape)
+    return rng.normal(0.0, gaussian_scale(BOUND), shape)
 
 
 def theorem_rows(scale: str, report: Callable[[float], None]) -> list[dict[str, Any]]:
     """Compute all rows; `report` is told the fraction done."""
-    if scale not in GRIDS:
-        raise unknown_name("scale", scale, GRIDS)
     grid = GRIDS[scale]
-    rows = [row for choices in grid.choices for row in _lemma_rows(grid, choices)]
+    rows: list[dict[str, Any]] = []
+    for choices in grid.choices:
+        samples = grid.samples(1, choices, 1)
+        maxima = draw_noise(stream_rng(SEED, 1, choices), "uniform", (choices, samples)).max(axis=0)
+        rows += _rows("lemma-1", "uniform", (1, choices, 1), "maximum", Sample(0.0, maxima))
     cells = [(noise, N, n) for noise in get_args(Noise) for N in grid.dimensions for n in grid.choices]
     for done, (noise, dimensions, choices) in enumerate(cells, start=1):
         rows += _theorem_rows(grid, noise, dimensions, choices)
@@ -154,16 +140,10 @@ def theorem_rows(scale: str, report: Callable[[float], None]) -> list[dict[str, 
     return rows
 
 
-def _lemma_rows(grid: TheoremGrid, choices: int) -> Iterator[dict[str, Any]]:
-    samples = grid.samples(1, choices, 1)
-    maxima = draw_noise(stream_rng(SEED, 1, choices), "uniform", (choices, samples), BOUND).max(axis=0)
-    yield from _rows("lemma-1", "uniform", (1, choices, 1), "maximum", Sample(0.0, maxima))
-
-
 def _theorem_rows(grid: TheoremGrid, noise: Noise, dimensions: int, choices: int) -> Iterator[dict[str, Any]]:
     rng = stream_rng(SEED, 2, get_args(Noise).index(noise), dimensions, choices)
     samples = grid.samples(dimensions, choices, max(grid.critics))
-    drawn = sample_factorised(rng, noise, dimensions, choices, grid.critics, samples, BOUND)
+    drawn = sample_factorised(rng, noise, dimensions, choices, grid.critics, samples)
     drawn["dqn", 1] = sample_maximum(rng, noise, choices**dimensions, samples, BOUND)
     ensembles: list[tuple[Target, int]] = [key for key in drawn if key[1] > 1]
     claims: dict[str, list[tuple[Target, int]]] = {
@@ -179,22 +159,9 @@ def _theorem_rows(grid: TheoremGrid, noise: Noise, dimensions: int, choices: int
 def _rows(
     theorem: str, noise: Noise, point: tuple[int, int, int], target: Target, sample: Sample
 ) -> Iterator[dict[str, Any]]:
-    dimensions, choices, critics = point
-    exact = target_difference(target, noise, dimensions, choices, critics, GAMMA, BOUND)
+    exact = target_difference(target, noise, *point, GAMMA, BOUND)
     estimates = estimate(sample, 1.0 if target == "maximum" else GAMMA)
     for quantity, closed_form in (("bias", exact.mean), ("variance", exact.variance)):
-        values = (
-            "theorems",
-            theorem,
-            noise,
-            dimensions,
-            choices,
-            critics,
-            target,
-            quantity,
-            closed_form,
-            estimates[quantity].value,
-            estimates[quantity].standard_error,
-            len(sample.deviations),
-        )
+        names = ("theorems", theorem, noise, *point, target, quantity)
+        values = (*names, closed_form, *estimates[quantity], len(sample.deviations))
         yield dict(zip(THEOREM_COLUMNS, values, strict=True))

@@ -21,16 +21,19 @@ from revalued.run.provenance import machine
 
 
 class Workload:
-    """The runs of an experiment by folder; runs with the same folder are one."""
+    """The runs of an experiment by folder; equal configurations have the same folder and are trained once."""
 
-    def __init__(self, runs: Mapping[Path, PlannedRun], jobs: int) -> None:
-        self.runs, self.jobs = runs, jobs
+    def __init__(self, planned: Sequence[PlannedRun], paths: Sequence[Path], jobs: int) -> None:
+        self.runs: dict[Path, PlannedRun] = {}
+        for path, run in zip(paths, planned, strict=True):
+            self.runs.setdefault(path, run)
+        self.jobs = jobs
         self.finished: set[Path] = set()
         self._machine = machine()
         self._seconds: dict[TrainConfig, list[float]] = {}  # of finished runs, by kind
-        self._env_steps = {path: env_steps_so_far(path) for path in runs}
+        self._env_steps = {path: env_steps_so_far(path) for path in self.runs}
         self._running: list[Path] = []
-        for path, run in runs.items():
+        for path, run in self.runs.items():
             summary = finished_summary(path, run.config.schedule.env_steps)
             if summary is not None:
                 self.note_finished(path, summary)
@@ -105,14 +108,6 @@ class Workload:
         if path in self.finished:
             return 1.0
         return min(self._env_steps[path] / self.runs[path].config.schedule.env_steps, 1.0)
-
-
-def by_folder(runs: Sequence[PlannedRun], paths: Sequence[Path]) -> dict[Path, PlannedRun]:
-    """Return the first run of each folder, in order: equal configurations are trained once."""
-    found: dict[Path, PlannedRun] = {}
-    for run, path in zip(runs, paths, strict=True):
-        found.setdefault(path, run)
-    return found
 
 
 def _kind(run: PlannedRun) -> TrainConfig:
