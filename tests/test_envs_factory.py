@@ -66,7 +66,12 @@ def test_every_name_belongs_to_one_kind() -> None:
     names = [*ALL_TASKS, *task_names(), "gym:CartPole-v1", "metaworld:reach-v3", "custom:mine"]
     assert [name for name in names if [kind.owns(name) for kind in KINDS].count(True) != 1] == []
     assert set(ALL_TASKS) - set(task_names()) == set(UNBOUNDED_TASKS) == {"lqr-lqr_2_1", "lqr-lqr_6_2"}
-    assert [line.split()[0] for line in task_listing()] == [*task_names(), "gym:ID", "metaworld:NAME"]
+    assert [line.split()[0] for line in task_listing()] == [
+        *task_names(),
+        "gym:ID",
+        "metaworld:NAME",
+        "pettingzoo:MODULE",
+    ]
 
 
 def test_a_new_kind_is_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,7 @@ revalued: value-based reinforcement learning for factorised action spaces
   revalued reproduce NAME [--scale laptop] [--seeds 3] [--jobs 2]              a table or figure of the paper
   revalued report DIR [-o report.html]                                         results as one page
   revalued list [algos|tasks|experiments]                                      what there is to choose from
+  revalued check TASK                                                          what we see in an environment
   revalued --version
 
 'revalued COMMAND --help' shows every option of a command."""
@@ -72,4 +73,5 @@ _COMMANDS = {
     "reproduce": "reproduce:reproduce",
     "report": "report:report",
     "list": "listing:show_list",
+    "check": "check:check",
 }

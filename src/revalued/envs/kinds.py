@@ -18,7 +18,7 @@ import gymnasium
 from revalued.config import TrainConfig
 from revalued.envs.noise import Noisy
 from revalued.envs.spaces.factored import Factored, FactoredEnv
-from revalued.envs.suites import custom, gym_ids, metaworld, toys
+from revalued.envs.suites import custom, gym_ids, metaworld, pettingzoo, toys
 from revalued.envs.suites.control_suite import ALL_TASKS, UNBOUNDED_TASKS, ControlSuiteEnv
 from revalued.envs.task import Task, TaskInfo, TaskSpec, inspect_env
 from revalued.errors import unknown_name
@@ -58,6 +58,12 @@ KINDS: list[Kind] = [
         metaworld.MetaWorldEnv,
         prefix=metaworld.PREFIX,
         listing="metaworld:NAME     MetaWorld's tasks, such as metaworld:drawer-open-v3",
+    ),
+    Kind(
+        pettingzoo.make_pettingzoo_env,
+        prefix=pettingzoo.PREFIX,
+        listing="pettingzoo:MODULE  a parallel environment, all its agents as one, such as pettingzoo:rware.pettingzoo",
+        keeps_spaces=True,
     ),
     Kind(custom.refuse_name, prefix=custom.PREFIX, keeps_spaces=True),
 ]

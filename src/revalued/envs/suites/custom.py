@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import gymnasium
 from gymnasium.vector.utils import CloudpickleWrapper
 
+from revalued.envs.suites.pettingzoo import as_one_agent
 from revalued.errors import UserError
 
 PREFIX = "custom:"
@@ -35,6 +36,7 @@ def env_maker(task: str, env: EnvSource) -> EnvMaker:
 
 
 def _maker(env: EnvSource) -> Callable[[], Any]:
+    env = as_one_agent(env)
     if not isinstance(env, gymnasium.Env):
         if not callable(env):
             raise UserError(f"env= must be a Gymnasium environment or a function that makes one, got {env!r}")
@@ -51,7 +53,7 @@ def _maker(env: EnvSource) -> Callable[[], Any]:
 
 
 def _make(make: Callable[[], Any], render_mode: str | None) -> gymnasium.Env[Any, Any]:
-    env = make()
+    env = as_one_agent(make())
     if not isinstance(env, gymnasium.Env):
         raise UserError(f"the function handed over as env= must return a Gymnasium environment, it returned {env!r}")
     if render_mode is not None and env.render_mode != render_mode:

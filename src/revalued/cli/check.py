@@ -1,0 +1,121 @@
+"""`revalued check`."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from revalued.cli.parsing import parse
+from revalued.errors import UserError
+
+if TYPE_CHECKING:
+    from revalued.envs.examine import Findings
+
+_SLOW_STEPS_PER_SECOND = 1_000
+"""Below, stepping takes longer than learning, and workers pay."""
+_UNEVEN_SCALES = 30
+"""Observations whose deviations lie further apart than this are better normalised."""
+_FEW_COMBINATIONS = 200
+"""Up to here plain DQN is a fair competitor."""
+
+
+@dataclass(frozen=True)
+class CheckArguments:
+    """Tell what we see in an environment, from a few random episodes."""
+
+    task: str
+    """Task name, see `revalued list tasks`; or `gym:ID`, `gym:module:ID`, `pettingzoo:MODULE`, `metaworld:NAME`."""
+    bins: int = 3
+    """Sub-actions per dimension that continuous actions are cut into."""
+    episodes: int = 5
+    """Random episodes to play, at most."""
+    seconds: float = 10.0
+    """Time for them, at most."""
+    seed: int = 0
+    """Seed of the episodes."""
+    json: bool = False
+    """Print one JSON object instead of a table."""
+
+
+def check(arguments: list[str]) -> int:
+    """Carry out `revalued check`."""
+    given = parse(CheckArguments, "check", arguments)
+    for name, value, least in (("episodes", given.episodes, 1), ("seed", given.seed, 0), ("bins", given.bins, 2)):
+        if value < least:
+            raise UserError(f"{name} = {value} is not possible: it must be at least {least}")
+    if not given.seconds > 0:
+        raise UserError(f"seconds = {given.seconds} is not possible: it must be above 0")
+    from revalued.envs import LaneError, TaskSpec, find_task
+    from revalued.envs.examine import examine
+
+    task = find_task(TaskSpec(given.task, given.bins))
+    try:
+        found = examine(task, episodes=given.episodes, seconds=given.seconds, seed=given.seed)
+    except LaneError as error:
+        print(f"revalued: {error}", file=sys.stderr)
+        return 1
+    command = " ".join(["revalued train", given.task, *suggested_flags(found)])
+    if given.json:
+        plain = {name: np.asarray(value).tolist() for name, value in asdict(found).items()}
+        print(json.dumps({"task": given.task, **plain, "command": command}))
+    else:
+        _print_table(given.task, found, command)
+    return 0
+
+
+def suggested_flags(found: Findings) -> list[str]:
+    """Return the flags that we would start with."""
+    flags = ["--algo", "decqn-ensemble", "--hidden-size", "160", "--learning-rate", "3e-4"]
+    if len(found.sizes) == 1:  # nothing to factorise
+        flags = ["--algo", "dqn", "--learning-rate", "3e-4"]
+    if found.scale_ratio > _UNEVEN_SCALES:
+        flags.append("--normalise-observations")
+    if found.steps_per_second < _SLOW_STEPS_PER_SECOND:
+        flags += ["--workers", "2"]
+    return flags
+
+
+def _print_table(task: str, found: Findings, command: str) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(show_header=False, title=task)
+    for row in _lines(found):
+        table.add_row(*row)
+    console = Console(markup=False)
+    console.print(table)
+    console.print(f"start with: {command}", soft_wrap=True)
+
+
+def _lines(found: Findings) -> list[tuple[str, str]]:
+    sizes = found.sizes
+    each = f"{sizes[0]} choices each" if len(set(sizes)) == 1 else f"of sizes {', '.join(map(str, sizes))}"
+    actions = f"{len(sizes)} dimension{'s' if len(sizes) > 1 else ''}, {each}: {found.combinations:,.4g} combinations"
+    if 1 < found.combinations <= _FEW_COMBINATIONS:
+        actions += " (few enough for --algo dqn)"
+    ranges = f"from {found.lowest.min():.3g} to {found.highest.max():.3g}"
+    scales = f"deviations {found.deviations.min():.2g} to {found.deviations.max():.2g}"
+    declared = "no limit declared" if found.max_episode_steps is None else f"at most {found.max_episode_steps:,} steps"
+    if found.lengths:
+        played = f"{len(found.lengths)} played: {min(found.lengths):,} to {max(found.lengths):,} steps"
+        ends = f"{found.terminated} terminated, {len(found.lengths) - found.terminated} truncated"
+        mean = f"{statistics.fmean(found.returns):.4g} on average, {min(found.returns):.4g} to {max(found.returns):.4g}"
+    else:
+        played, ends, mean = f"none ended within {found.steps:,} steps", "it may never end", "unknown"
+    repeats = "yes, to the bit" if found.repeats else "NO: a resumed run will begin new episodes"
+    masks = "none" if found.legal_share is None else f"{found.legal_share:.0%} of the choices are legal on average"
+    return [
+        ("action", actions),
+        ("observation", f"{found.observation_size} numbers {ranges}, {scales}"),
+        ("masks", masks),
+        ("episodes", f"{played}, {ends}; {declared}"),
+        ("return at random", mean),
+        ("reward of a step", f"{found.rewards[0]:.4g} to {found.rewards[1]:.4g}"),
+        ("speed", f"{found.steps_per_second:,.0f} steps/s in one process"),
+        ("repeats from its seed", repeats),
+    ]

@@ -1,0 +1,170 @@
+"""What an environment is like, found out by playing it at random for a few seconds."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from revalued.actions import FactorisedActions
+from revalued.envs.faults import EnvFault, LaneError, read_mask, store_observation
+from revalued.envs.spaces.factored import FactoredEnv
+from revalued.envs.task import Task
+from revalued.seeding import Stream, episode_seed, stream_rng
+
+_REPEATED_STEPS = 200
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What was seen; returns and lengths are of whole episodes only."""
+
+    sizes: tuple[int, ...]
+    """Choices per action dimension."""
+    combinations: float
+    """How many joint actions there are."""
+    observation_size: int
+    lowest: NDArray[np.float32]
+    """[D], the smallest observation seen."""
+    highest: NDArray[np.float32]
+    """[D], the largest observation seen."""
+    deviations: NDArray[np.float64]
+    """[D], standard deviations of the observations."""
+    legal_share: float | None
+    """Mean share of choices that the masks allow; None in an environment without masks."""
+    max_episode_steps: int | None
+    """As declared."""
+    lengths: list[int]
+    returns: list[float]
+    terminated: int
+    """Episodes that ended by termination; the others were truncated."""
+    rewards: tuple[float, float]
+    """Smallest and largest reward of a step."""
+    steps: int
+    seconds: float
+    """Spent in steps of the environment alone."""
+    repeats: bool
+    """Whether an episode repeats to the bit from its seed and its actions."""
+
+    @property
+    def steps_per_second(self) -> float:
+        """Return how fast the environment steps in one process."""
+        return self.steps / self.seconds if self.seconds > 0 else math.inf
+
+    @property
+    def scale_ratio(self) -> float:
+        """Return how far the scales of observations lie apart, constant ones left out."""
+        moving = self.deviations[self.deviations > 1e-6]
+        return float(moving.max() / moving.min()) if len(moving) else 1.0
+
+
+def examine(task: Task, *, episodes: int, seconds: float, seed: int) -> Findings:
+    """Play up to so many random episodes, for about so many seconds, and look whether the first repeats."""
+    player = _RandomPlayer(task, seed)
+    try:
+        deadline = time.monotonic() + seconds
+        for number in range(episodes):
+            if not player.play(number, deadline) and player.lengths:
+                break  # time is up
+        repeats = player.repeats(_REPEATED_STEPS)
+    finally:
+        player.env.close()
+    seen = np.array(player.observations, np.float64)
+    return Findings(
+        sizes=task.info.sizes,
+        combinations=math.prod(float(size) for size in task.info.sizes),
+        observation_size=task.info.observation_size,
+        lowest=seen.min(axis=0).astype(np.float32),
+        highest=seen.max(axis=0).astype(np.float32),
+        deviations=seen.std(axis=0),
+        legal_share=float(np.mean(player.legal)) if player.legal else None,
+        max_episode_steps=task.info.max_episode_steps,
+        lengths=player.lengths,
+        returns=player.returns,
+        terminated=player.terminated,
+        rewards=(min(player.rewards), max(player.rewards)),
+        steps=len(player.rewards),
+        seconds=player.seconds,
+        repeats=repeats,
+    )
+
+
+class _RandomPlayer:
+    """Plays at random among what is legal, and remembers what it saw."""
+
+    def __init__(self, task: Task, seed: int) -> None:
+        self.env: FactoredEnv = task.make()
+        self._task, self._seed, self._space = task, seed, FactorisedActions(task.info.sizes)
+        self._rng = stream_rng(seed, Stream.EXPLORATION)
+        self.observations: list[NDArray[np.float32]] = []
+        self.rewards: list[float] = []
+        self.legal: list[float] = []
+        self.lengths: list[int] = []
+        self.returns: list[float] = []
+        self.terminated, self.seconds = 0, 0.0
+        self._first_actions: list[NDArray[np.int64]] = []
+
+    def play(self, number: int, deadline: float) -> bool:
+        """Play one episode; return False if time was up before its end."""
+        step, total = 0, 0.0
+        try:
+            mask = self._look(*self.env.reset(seed=self._episode_seed(number)))
+            while step == 0 or time.monotonic() < deadline:
+                step += 1
+                action = self._choose(mask)
+                if number == 0:
+                    self._first_actions.append(action)
+                began = time.perf_counter()
+                observation, reward, terminated, truncated, info = self.env.step(action)
+                self.seconds += time.perf_counter() - began
+                if not math.isfinite(reward):
+                    raise EnvFault(f"the reward is {reward}")
+                self.rewards.append(float(reward))
+                total += float(reward)
+                mask = self._look(observation, info, is_terminal=terminated)
+                if terminated or truncated:
+                    self.lengths.append(step)
+                    self.returns.append(total)
+                    self.terminated += terminated
+                    return True
+        except EnvFault as fault:
+            raise LaneError(f"random episode {number}, step {step}: {fault}", episode=number, step=step) from fault
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}".partition("\n")[0]
+            raise LaneError(f"random episode {number}, step {step}: {reason}", episode=number, step=step) from error
+        return False
+
+    def repeats(self, steps: int) -> bool:
+        """Play the first steps of the first episode again, twice, and compare to the bit."""
+        return self._trace(steps) == self._trace(steps)
+
+    def _trace(self, steps: int) -> bytes:
+        observation, _ = self.env.reset(seed=self._episode_seed(0))
+        seen = [np.asarray(observation, np.float32).tobytes()]
+        for action in self._first_actions[:steps]:
+            observation, reward, terminated, truncated, _ = self.env.step(action)
+            seen += [np.asarray(observation, np.float32).tobytes(), np.float64(reward).tobytes()]
+            if terminated or truncated:
+                break
+        return b"".join(seen)
+
+    def _episode_seed(self, number: int) -> int:
+        return episode_seed(self._seed, Stream.EVALUATE, 0, number)
+
+    def _look(self, observation: Any, info: Any, *, is_terminal: bool = False) -> NDArray[np.bool_] | None:
+        kept = np.zeros(self._task.info.observation_size, np.float32)
+        store_observation(kept, observation)
+        self.observations.append(kept)
+        if not self._task.info.masked or is_terminal:
+            return None
+        mask = read_mask(info, self._task.info.sizes)
+        self.legal.append(float(mask.mean()))
+        return mask
+
+    def _choose(self, mask: NDArray[np.bool_] | None) -> NDArray[np.int64]:
+        legal = None if mask is None else self._space.legal(mask)
+        return self._space.uniform(self._rng.random(self._space.num_dimensions), legal)

@@ -1,0 +1,118 @@
+"""`revalued check`: what is found in environments whose facts are known, and what we would start with."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from revalued.cli import main
+from revalued.cli.check import suggested_flags
+from revalued.envs import LaneError, TaskSpec, find_task
+from revalued.envs.examine import Findings, examine
+
+
+class Known(gymnasium.Env[Any, Any]):
+    """Observations 0 and ±100 in turn, rewards −1 and 2 in turn, 6 steps; may forget its seed or fail."""
+
+    def __init__(self, fault: str = "") -> None:
+        self.observation_space = spaces.Box(-1000, 1000, (2,), np.float32)
+        self.action_space = spaces.MultiDiscrete([2, 3, 4])
+        self._fault, self._draws = fault, np.random.default_rng()
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self._step = 0
+        return self._observe(), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self._step += 1
+        if self._fault == "raise" and self._step == 3:
+            raise RuntimeError("out of order")
+        reward = float("nan") if self._fault == "nan" and self._step == 2 else (-1.0, 2.0)[self._step % 2]
+        return self._observe(), reward, self._step == 6 and self._fault != "endless", False, {}
+
+    def _observe(self) -> Any:
+        extra = self._draws.uniform() if self._fault == "forgetful" else 0.0
+        return np.array([extra, 100 * (-1) ** self._step], np.float32)
+
+
+def found_in(fault: str = "", **limits: Any) -> Findings:
+    limits = {"episodes": 4, "seconds": 20.0, "seed": 0, **limits}
+    return examine(find_task(TaskSpec("custom:known"), lambda: Known(fault)), **limits)
+
+
+def test_the_facts_are_found() -> None:
+    found = found_in()
+    assert (found.sizes, found.combinations, found.observation_size) == ((2, 3, 4), 24, 2)
+    assert (found.lengths, found.returns, found.terminated) == ([6] * 4, [3.0] * 4, 4)
+    assert (found.rewards, found.steps, found.legal_share) == ((-1.0, 2.0), 24, None)
+    assert (found.lowest.tolist(), found.highest.tolist()) == ([0, -100], [0, 100])
+    assert found.deviations[0] == 0
+    assert found.deviations[1] == pytest.approx(99, abs=1.5)
+    assert found.repeats
+    assert found.steps_per_second > 0
+
+
+def test_one_that_forgets_its_seed_is_told() -> None:
+    assert not found_in("forgetful").repeats
+
+
+def test_an_episode_that_never_ends_does_not_hold_it_up() -> None:
+    found = found_in("endless", seconds=0.2)
+    assert found.lengths == []
+    assert found.steps > 5
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [("raise", "episode 0, step 3: RuntimeError: out of order"), ("nan", "step 2: the reward is nan")],
+)
+def test_faults_say_where(fault: str, message: str) -> None:
+    with pytest.raises(LaneError, match=message):
+        found_in(fault)
+
+
+def test_masks_are_respected_and_counted() -> None:
+    found = examine(find_task(TaskSpec("toy-masked")), episodes=3, seconds=20.0, seed=1)
+    assert found.legal_share is not None
+    assert 0.3 < found.legal_share < 0.95
+
+
+def test_what_we_would_start_with() -> None:
+    plain = found_in()
+    assert suggested_flags(plain)[:2] == ["--algo", "decqn-ensemble"]
+    uneven = Findings(**{**vars(plain), "deviations": np.array([0.1, 900.0])})
+    assert "--normalise-observations" in suggested_flags(uneven)
+    slow = Findings(**{**vars(plain), "seconds": 10.0})
+    assert suggested_flags(slow)[-2:] == ["--workers", "2"]
+    single = Findings(**{**vars(plain), "sizes": (7,)})
+    assert suggested_flags(single)[:2] == ["--algo", "dqn"]
+
+
+def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "toy-levers", "--episodes", "2"]) == 0
+    text = capsys.readouterr().out
+    assert "3 dimensions, of sizes 2, 3, 5: 30 combinations" in text
+    assert "start with: revalued train toy-levers --algo" in text
+    assert main(["check", "toy-levers", "--episodes", "2", "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert (facts["sizes"], facts["lengths"], facts["repeats"]) == ([2, 3, 5], [10, 10], True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["toy-lever"], "unknown task 'toy-lever': did you mean toy-levers"),
+        (["toy-levers", "--episodes", "0"], "episodes = 0 is not possible"),
+        (["toy-levers", "--seconds", "-1"], "seconds = -1.0 is not possible"),
+        (["toy-levers", "--seed", "-1"], "seed = -1 is not possible"),
+    ],
+)
+def test_mistakes(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", *arguments]) == 2
+    assert message in capsys.readouterr().err
