@@ -88,6 +88,41 @@ def test_actors_that_are_killed_are_replaced_and_no_stream_is_muddled(ray: Any, 
 
 
 @pytest.mark.slow
+def test_fifty_kills_at_random_moments(ray: Any, tmp_path: Path) -> None:
+    """Every transition that was acknowledged is in the replay once, whenever an actor was killed."""
+    config, kills = evolve(CONFIG, env_steps=10**6, replay_capacity=400_000, updates_per_env_step=0.05), 50
+    run, rng = RayRun(config, tmp_path / "run"), np.random.default_rng(0)
+    killed: list[tuple[int, int]] = []
+    at, goal, stillborn = 0.0, 10**6, [False, False]
+
+    def kill_now_and_then() -> bool:
+        nonlocal at, goal
+        if time.monotonic() < at or len(killed) == kills:
+            return len(killed) == kills and run.trainer.env_steps > goal
+        victim = int(rng.integers(2))
+        incarnation = max(number for actor, number in run.link.started if actor == victim)
+        has_delivered = (run.loop._streams[victim] or (-1,))[0] == incarnation
+        # some before they have delivered anything, but never twice in a row: that would look like no accident
+        is_due = has_delivered or (not stillborn[victim] and rng.random() < 0.3)
+        if (victim, incarnation) not in killed and is_due:
+            os.kill(run.link.pid(victim), signal.SIGKILL)
+            killed.append((victim, incarnation))
+            stillborn[victim] = not has_delivered
+        at = time.monotonic() + rng.exponential(0.3)
+        goal = run.trainer.env_steps + 200
+        return False
+
+    outcome = run.trainer.run(kill_now_and_then)
+    lost = outcome.summary["actors_lost"]
+    assert lost >= kills - 2  # the last ones may not have been noticed yet
+    assert len(set(run.link.started)) == len(run.link.started)
+    due = run.loop.pace.updates_paid(run.trainer.env_steps) - outcome.summary["updates"]
+    assert 0 <= due <= 2
+    incarnations = max(incarnation for _, incarnation in run.link.started) + 1
+    assert_intact(config, replay_of(run.path), run.trainer.env_steps, incarnations)
+
+
+@pytest.mark.slow
 def test_everybody_is_killed_at_once(ray: Any, tmp_path: Path) -> None:
     config = evolve(CONFIG, env_steps=2000)
     run = RayRun(config, tmp_path / "run")
