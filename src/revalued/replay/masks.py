@@ -27,8 +27,9 @@ class MaskStore:
         if masks is not None:
             self.packed[rows] = np.packbits(masks, axis=1)
 
-    def read(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_] | None:
-        """Return the masks [B, size] of these rows."""
-        if self.size == 0:
-            return None
-        return np.unpackbits(self.packed.take(rows, axis=0), axis=1, count=self.size).view(np.bool_)
+
+def read_masks(packed: npt.NDArray[np.uint8], rows: npt.NDArray[np.int64], size: int) -> npt.NDArray[np.bool_] | None:
+    """Return the masks [B, size] of these rows of what a store has packed."""
+    if size == 0:
+        return None
+    return np.unpackbits(packed.take(rows, axis=0), axis=1, count=size).view(np.bool_)
