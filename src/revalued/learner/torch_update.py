@@ -57,7 +57,7 @@ class TorchEngine:
         self._optimiser.step()
         for name, target in learner.target.items():
             target.lerp_(learner.online[name], learner.target_rate)
-        return Updated(priorities, metrics_of(terms, norms))
+        return priorities, metrics_of(terms, norms)
 
     def _loss(self, batch: TensorBatch) -> LossTerms:
         """Ask the critics for what the algorithm wants to know, and return the loss."""

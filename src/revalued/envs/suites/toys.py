@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any, Final, Literal
 
 import gymnasium
@@ -27,7 +28,11 @@ class Toy(gymnasium.Env[Observation, Action]):
     _terminates = True
 
     def __init__(
-        self, sizes: tuple[int, ...], observation_space: spaces.Box, max_steps: int, reward_range: tuple[float, float]
+        self,
+        sizes: tuple[int, ...],
+        observation_space: spaces.Space[Observation],
+        max_steps: int,
+        reward_range: tuple[float, float],
     ) -> None:
         self.action_space = spaces.MultiDiscrete(np.array(sizes))
         self.observation_space = observation_space
@@ -217,7 +222,7 @@ class TabularFMDP(Toy):
         return np.ones(1, np.float32)
 
 
-TOYS: Final[dict[str, type[Toy]]] = {
+TOYS: Final[dict[str, Callable[[], Toy]]] = {
     "toy-levers": LeverGame,
     "toy-counting": CountingEnv,
     "toy-masked": MaskedLevers,

@@ -158,7 +158,7 @@ def _check_numbers(block: Block, shape: BlockShape, where: str) -> None:
             )
 
     def not_finite(values: NDArray[np.float32]) -> NDArray[np.bool_]:
-        is_wrong: NDArray[np.bool_] = ~np.isfinite(values).all(axis=-1)
+        is_wrong: NDArray[np.bool_] = np.any(~np.isfinite(values), axis=-1)
         return is_wrong
 
     if len(block.reset_observations) != np.count_nonzero(block.ended):
@@ -169,6 +169,6 @@ def _check_numbers(block: Block, shape: BlockShape, where: str) -> None:
     refuse(not_finite(block.next_observations), lambda step, lane: "the observation is not finite")
     refuse(not_finite(block.observations()), lambda step, lane: "the observation of the next episode is not finite")
     refuse(
-        (actions >= shape.max_choices).any(axis=-1),
+        np.any(actions >= shape.max_choices, axis=-1),
         lambda step, lane: f"action {actions[step, lane].tolist()} is not below {shape.max_choices}",
     )
