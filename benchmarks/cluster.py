@@ -30,7 +30,7 @@ from benchmarks.processes import ROOT, clean_environment
 from benchmarks.report import Figure, Report
 from benchmarks.sizes import make_learner
 from revalued.errors import UserError
-from revalued.training.actors.block import read_block
+from revalued.training.actors.block import Ticket, read_block
 from revalued.training.actors.loop import store_block
 from revalued.training.actors.ray_link import connect, import_ray
 
@@ -97,9 +97,9 @@ def _stored(quick: bool) -> Sample:
     for turn in range(STORED_ACTORS * (3 if quick else 40)):
         number, actor = divmod(turn, STORED_ACTORS)
         arrays = {**blocks[actor], "header": np.array([actor, 0, number, 0], np.int64)}
-        asked = {"actor": actor, "incarnation": 0, "number": number, "version": 0, "num_steps": BLOCK_STEPS}
+        ticket = Ticket(actor, 0, number, version=0, env_steps=0, num_steps=BLOCK_STEPS, max_updates=0)
         start = time.perf_counter()
-        store_block(replay, read_block(arrays, plan.block_shape, **asked))
+        store_block(replay, read_block(arrays, plan.block_shape, ticket))
         rates.append(BLOCK_INTERACTIONS / (time.perf_counter() - start))
     return summarise(rates)
 

@@ -108,8 +108,7 @@ class LearnerSide:
             self._fleet.ask(self._counts(), self.weights)
             taken = self._fleet.take(self._counts(), 10.0)
         ticket, arrays = taken
-        asked = {name: getattr(ticket, name) for name in ("actor", "incarnation", "number", "version", "num_steps")}
-        store_block(self._replay, read_block(arrays, self._plan.block_shape, **asked))
+        store_block(self._replay, read_block(arrays, self._plan.block_shape, ticket))
         self._env_steps += BLOCK_INTERACTIONS
         self._fleet.ask(self._counts(), self.weights)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from benchmarks.sizes import Size
-from revalued.native.sizes import merging_pays
+from revalued.native.merging import merging_pays
 
 Layout = Literal["NN", "TN", "NT"]
 """Which of the two operands is read transposed."""

@@ -20,8 +20,8 @@ from revalued.run.progress import Silent
 from revalued.run.start import assemble
 from revalued.seeding import episode_seed, episode_stream
 from revalued.training.actors.actor import Actor, ActorPlan
-from revalued.training.actors.block import Arrays
-from revalued.training.actors.link import Link, Report, Ticket
+from revalued.training.actors.block import Arrays, Ticket
+from revalued.training.actors.link import Link, Report
 from revalued.training.actors.loop import ActorLoop
 from revalued.training.trainer import RunResult, Trainer
 from run_helpers import newest, quick_config

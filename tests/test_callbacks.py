@@ -13,7 +13,7 @@ import torch
 from revalued import Event, SaveBest, StopOnReturn, UserError, load
 from revalued.learner.metrics import Metrics
 from revalued.run.folder import RunFolder
-from revalued.run.progress import Status
+from revalued.run.progress import Silent, Status
 from revalued.run.provenance import source_commit
 from revalued.run.start import resume, start
 from revalued.training.averages import MetricWindow
@@ -215,7 +215,7 @@ def test_save_best(tmp_path: Path) -> None:
     assert load(tmp_path / "best").env_steps == 5
 
 
-class Watched:
+class Watched(Silent):
     """A view that counts."""
 
     def __init__(self) -> None:
@@ -225,10 +225,6 @@ class Watched:
         self.seen.append(status)
 
     evaluated = update
-
-    def say(self, text: str) -> None: ...
-
-    def close(self) -> None: ...
 
 
 def test_the_bar_moves_in_the_warm_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from revalued.envs import CountingEnv, task_of
 from revalued.networks import initialise
 from revalued.seeding import Stream, episode_seed, episode_stream, exploration_rng
 from revalued.training.actors.actor import Actor, ActorPlan, lanes_of
-from revalued.training.actors.block import Arrays, Block, BlockError, read_block
+from revalued.training.actors.block import Arrays, Block, BlockError, Ticket, read_block
 from revalued.training.actors.loop import store_block
 from revalued.training.build import agent_shape, make_replay
 from run_helpers import evolve, quick_config
@@ -33,7 +33,7 @@ def weights_of(plan: ActorPlan) -> Arrays:
     import torch
 
     parameters = initialise(plan.network, torch.Generator().manual_seed(5), torch.device("cpu"))
-    return {name: tensor.numpy() for name, tensor in parameters.items()}
+    return {f"online.{name}": tensor.numpy() for name, tensor in parameters.items()}
 
 
 def make_actor(plan: ActorPlan, actor: int = 1, incarnation: int = 0) -> Actor:
@@ -43,8 +43,8 @@ def make_actor(plan: ActorPlan, actor: int = 1, incarnation: int = 0) -> Actor:
 
 
 def read(plan: ActorPlan, arrays: Arrays, number: int = 0, num_steps: int = 6, **changes: Any) -> Block:
-    wanted: dict[str, Any] = {"actor": 1, "incarnation": 0, "number": number, "version": 3, "num_steps": num_steps}
-    return read_block(arrays, plan.block_shape, **{**wanted, **changes})
+    ticket = Ticket(1, 0, number, version=3, env_steps=0, num_steps=num_steps, max_updates=0)
+    return read_block(arrays, plan.block_shape, replace(ticket, **changes))
 
 
 PLAN = plan_of(BASE)
@@ -88,7 +88,9 @@ def test_actions_follow_the_weights_and_epsilon_the_number_of_interactions() -> 
     config = evolve(BASE, epsilon_decay=0.9, epsilon_min=0.0, num_envs=1, critics=1)
     plan = plan_of(config)
     weights = {name: np.zeros_like(array) for name, array in weights_of(plan).items()}
-    weights["head.bias"][0, 0, [1, 5]] = 1.0  # utilities [2, 3 choices padded to 3]: the best choices are 1 and 2
+    weights["online.head.bias"][0, 0, [1, 5]] = (
+        1.0  # utilities [2, 3 choices padded to 3]: the best choices are 1 and 2
+    )
     late = read(plan, make_actor(plan).collect(weights, 0, 3, 10_000, 200), num_steps=200)
     assert (late.actions[:, 0] == [1, 2]).all()
     # the same random numbers, so actions differ from the greedy ones only while ε is above them
@@ -103,8 +105,8 @@ def test_new_weights_are_loaded_with_a_new_version_only() -> None:
     config = evolve(BASE, epsilon_decay=0.1, epsilon_min=0.0, num_envs=1, critics=1)
     plan = plan_of(config)
     low = {name: np.zeros_like(array) for name, array in weights_of(plan).items()}
-    high = {**low, "head.bias": low["head.bias"].copy()}
-    high["head.bias"][0, 0, [1, 5]] = 1.0
+    high = {**low, "online.head.bias": low["online.head.bias"].copy()}
+    high["online.head.bias"][0, 0, [1, 5]] = 1.0
     for array in (*low.values(), *high.values()):
         array.flags.writeable = False
     actor = make_actor(plan)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from revalued.training.actors.link import Ticket
+from revalued.training.actors.block import Ticket
 from revalued.training.actors.pacing import Pace
 from run_helpers import quick_config
 

@@ -15,8 +15,7 @@ from gym_envs import Broken
 from revalued.config import TrainConfig
 from revalued.envs import LaneError
 from revalued.training.actors import fleet as fleet_module
-from revalued.training.actors.block import Arrays, BlockError
-from revalued.training.actors.link import Ticket
+from revalued.training.actors.block import Arrays, BlockError, Ticket
 from revalued.training.averages import EpisodeLog
 from run_helpers import assert_same_run, evolve, newest, quick_config, rows, stop_after
 

@@ -18,7 +18,7 @@ from revalued.algorithms.presets import preset
 from revalued.native import why_missing
 from revalued.native.acting import NativeCritics
 from revalued.native.choice import native_critics
-from revalued.native.sizes import merging_saves_reading
+from revalued.native.merging import merging_saves_reading
 from revalued.networks import NetworkShape, initialise, predict
 
 

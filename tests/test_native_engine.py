@@ -38,7 +38,7 @@ from revalued.learner.native_update import NativeEngine
 from revalued.learner.torch_update import TorchEngine
 from revalued.native import choice, layout, library, why_missing
 from revalued.native.choice import resolve_engine
-from revalued.native.sizes import merging_pays
+from revalued.native.merging import merging_pays
 from revalued.ops.losses import huber
 from revalued.replay import Batch
 

@@ -27,7 +27,7 @@ def test_trees_are_equal_to_the_bit_after_random_operations(size: int) -> None:
         values = rng.exponential(size=len(indices)) ** 4 * (rng.random(len(indices)) < 0.7)
         for tree in (ours, numpys):
             tree.set(indices, values)
-            tree.renew(indices[::-1], values + 1e-6)
+            tree.set(indices[::-1], values + 1e-6, only_positive=True)
         for mine, theirs in zip(ours._levels, numpys._levels, strict=True):
             assert mine.tobytes() == theirs.tobytes()
         assert ours.total == numpys.total
@@ -51,15 +51,15 @@ def test_levels_of_another_fan_out_are_refused(fan_out: int) -> None:
     ("indices", "values"),
     [([0, 10], [1, 1]), ([0, -1], [1, 1]), ([0, 1], [1, -1]), ([0, 1], [1, np.nan]), ([1, 0], [np.inf, 1])],
 )
-@pytest.mark.parametrize("name", ["set", "renew"])
-def test_what_is_wrong_is_refused_as_a_whole(name: str, indices: list[int], values: list[float]) -> None:
+@pytest.mark.parametrize("only_positive", [False, True])
+def test_what_is_wrong_is_refused_as_a_whole(only_positive: bool, indices: list[int], values: list[float]) -> None:
     for tree in (SumTree(10, NativeTree), SumTree(10)):
         tree.set(np.arange(10), np.full(10, 2.0))
         with pytest.raises(ValueError, match="must"):
-            getattr(tree, name)(np.array(indices), np.array(values, np.float64))
+            tree.set(np.array(indices), np.array(values, np.float64), only_positive=only_positive)
         assert tree.leaves.tolist() == [2.0] * 10
     with pytest.raises(ValueError, match="values for"):
-        SumTree(10, NativeTree).renew(np.arange(3), np.ones(2))
+        SumTree(10, NativeTree).set(np.arange(3), np.ones(2), only_positive=True)
 
 
 def test_arrays_may_be_write_protected() -> None:
@@ -67,14 +67,14 @@ def test_arrays_may_be_write_protected() -> None:
     rows.flags.writeable = leaves.flags.writeable = False
     tree = SumTree(10, NativeTree)
     tree.set(rows, leaves)
-    tree.renew(rows, leaves)
+    tree.set(rows, leaves, only_positive=True)
     assert tree.leaves.tolist() == [1.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]
 
 
 def test_only_positive_leaves_are_renewed() -> None:
     for tree in (SumTree(10_000, NativeTree), SumTree(10_000)):
         tree.set(np.arange(0, 10_000, 2), np.full(5000, 2.0))
-        tree.renew(np.array([0, 1, 2, 9999, 2]), np.array([5.0, 6.0, 7.0, 8.0, 9.0]))
+        tree.set(np.array([0, 1, 2, 9999, 2]), np.array([5.0, 6.0, 7.0, 8.0, 9.0]), only_positive=True)
         assert tree.leaves.tolist() == [5.0, 0.0, 9.0, *[0.0, 2.0] * 4998, 0.0]
         assert tree.total == 5 + 9 + 2 * 4998
 

@@ -79,10 +79,7 @@ class Policy:
         return self._best_legal(self.utilities(observations).mean(dim=0), legal)
 
     def greedy_of_critics(
-        self,
-        observations: NDArray[np.float32],
-        critics: NDArray[np.int64],
-        legal: NDArray[np.bool_] | None = None,
+        self, observations: NDArray[np.float32], critics: NDArray[np.int64], legal: NDArray[np.bool_] | None = None
     ) -> NDArray[np.int64]:
         """Return for every lane the greedy action [N] of the critic drawn for it, among those `legal` [L, N, A]."""
         raw = self.critics.outputs(self.normalise(observations), critics)

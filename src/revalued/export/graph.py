@@ -21,7 +21,7 @@ from revalued.acting.policy import Policy
 from revalued.actions import FactorisedActions
 from revalued.envs.spaces.choice_table import ActionPart, ChoiceTable
 from revalued.errors import UserError
-from revalued.native.sizes import merging_shrinks
+from revalued.native.merging import merging_shrinks
 from revalued.networks import LAYER_NORM_EPSILON, NetworkShape
 
 OPSET, IR_VERSION = 17, 8

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import Protocol, TypeAlias
 
 import numpy as np
 import torch
@@ -23,13 +23,8 @@ class NonFiniteError(RuntimeError):
     """Learning has diverged: a loss, a priority or a parameter is no longer a finite number."""
 
 
-class Updated(NamedTuple):
-    """What an update leaves behind besides new parameters."""
-
-    priorities: NDArray[np.float32]
-    """Of the batch's transitions, [B]."""
-    metrics: Metrics
-    """For the log."""
+Updated: TypeAlias = tuple[NDArray[np.float32], Metrics]
+"""What an update leaves behind besides new parameters: priorities of the transitions [B], and metrics for the log."""
 
 
 class Engine(Protocol):

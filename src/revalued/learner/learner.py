@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from revalued.acting.normalisation import ObservationNormaliser
 from revalued.acting.policy import Policy
 from revalued.config import AlgorithmConfig, EngineName, LearnerConfig
-from revalued.learner.engine import Engine, NonFiniteError
-from revalued.learner.metrics import Metrics
+from revalued.learner.engine import Engine, NonFiniteError, Updated
 from revalued.learner.native_update import NativeEngine
 from revalued.learner.torch_update import TorchEngine
 from revalued.native.choice import resolve_engine
@@ -55,14 +52,14 @@ class Learner:
             self._engine = TorchEngine(self, compiled=compile_update)
 
     @torch.no_grad()
-    def update(self, batch: Batch) -> tuple[NDArray[np.float32], Metrics]:
+    def update(self, batch: Batch) -> Updated:
         """Do one gradient step on the batch; return its new priorities [B] and metrics for the log."""
         if self.normaliser is not None:
             now, following = self.normaliser(batch.observations), self.normaliser(batch.next_observations)
             batch = batch._replace(observations=now, next_observations=following)
-        priorities, metrics = self._engine.update(batch, self.updates)
+        updated = self._engine.update(batch, self.updates)
         self.updates += 1
-        return priorities, metrics
+        return updated
 
     def policy(self) -> Policy:
         """Return the online critics' policy, which follows every update."""

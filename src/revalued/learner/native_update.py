@@ -23,23 +23,11 @@ from revalued.learner.engine import (
     to_tensors,
 )
 from revalued.learner.metrics import Metrics
+from revalued.native import layout
 from revalued.native.acting import NativeCritics
-from revalued.native.layout import (
-    BackwardC,
-    FoldingC,
-    KeptC,
-    LossC,
-    Memory,
-    ParametersC,
-    ScratchC,
-    StepC,
-    UpdateC,
-    address,
-    array_address,
-)
+from revalued.native.layout import Memory, ParametersC, address, array_address
 from revalued.native.library import load
-from revalued.native.merging import MergedLayers, writes_to
-from revalued.native.sizes import merging_pays
+from revalued.native.merging import MergedLayers, merging_pays, writes_to
 from revalued.networks import LAYER_NORM_EPSILON, interpret, zeros
 from revalued.replay import Batch
 
@@ -88,22 +76,22 @@ class NativeEngine:
         self._folded = [*state.online.values(), *state.target.values()]
         self._folded_after: list[int] | None = None
 
-    def _lay_out(self) -> UpdateC:
+    def _lay_out(self) -> layout.UpdateC:
         state, reserve = self.state, self._memory.reserve
         shape, rows, threads = state.shape, state.config.batch_size, self._threads
         critics, inputs, hidden, outputs = shape.critics, shape.observation_size + 1, shape.hidden_size, shape.head_size
         width = -(-(outputs + 1) // _WIDTH_UNIT) * _WIDTH_UNIT
         block = min(ROWS_AT_A_TIME, rows)
 
-        def folding(merged: MergedLayers | None) -> FoldingC:
-            return FoldingC(
+        def folding(merged: MergedLayers | None) -> layout.FoldingC:
+            return layout.FoldingC(
                 block1=None if merged is None else merged.address,
                 head_weight=reserve(critics, hidden, width),
                 head_bias=reserve(critics, outputs),
             )
 
         kept_hidden = reserve(self._places, rows, hidden)
-        kept = KeptC(
+        kept = layout.KeptC(
             hidden=kept_hidden,
             block1=reserve(self._places, rows, hidden),
             block2=reserve(self._places, rows, hidden),
@@ -113,7 +101,7 @@ class NativeEngine:
             output=address(self._output),
             output_gradient=address(self._output_gradient),
         )
-        scratch = ScratchC(
+        scratch = layout.ScratchC(
             hidden=reserve(threads, block, hidden),
             block1=reserve(threads, block, hidden),
             block2=reserve(threads, block, hidden),
@@ -122,7 +110,7 @@ class NativeEngine:
             inverse_deviation=reserve(threads, block),
             outputs=reserve(threads, 2, outputs),
         )
-        backward = BackwardC(
+        backward = layout.BackwardC(
             scaled=reserve(threads, rows, width),
             upstream=reserve(threads, rows, width),
             residual=reserve(threads, rows, hidden),
@@ -131,7 +119,7 @@ class NativeEngine:
             head=reserve(threads, hidden, width),
             squares=reserve(threads, dtype=torch.float64),
         )
-        return UpdateC(
+        return layout.UpdateC(
             sgemm=self._library.sgemm,
             threads=threads,
             critics=critics,
@@ -159,10 +147,10 @@ class NativeEngine:
             target_passes=self._target.shape[1],
         )
 
-    def _lay_out_loss(self) -> LossC:
+    def _lay_out_loss(self) -> layout.LossC:
         algorithm, actions = self.state.algorithm, self.state.shape.actions
         critics, rows = self.state.shape.critics, self.state.config.batch_size
-        return LossC(
+        return layout.LossC(
             dimensions=actions.num_dimensions,
             choices=actions.max_choices,
             mean_of_max=algorithm.ensemble_target == "mean-of-max",
@@ -177,9 +165,9 @@ class NativeEngine:
             metrics=array_address(self._figures, np.float64),
         )
 
-    def _lay_out_step(self) -> StepC:
+    def _lay_out_step(self) -> layout.StepC:
         config = self.state.config
-        return StepC(
+        return layout.StepC(
             clip=config.gradient_clip,
             rate1=1 - ADAM_BETAS[0],
             rate2=1 - ADAM_BETAS[1],
@@ -193,11 +181,6 @@ class NativeEngine:
         """Return the online critics, which share what this engine has multiplied."""
         return NativeCritics(self.state.shape, self.state.online, self._merged)
 
-    def _fold_if_changed(self) -> None:
-        """Fold the parameters' layers unless the last update has done so and nobody has written to them since."""
-        if list(map(writes_to, self._folded)) != self._folded_after:
-            self._library.functions.revalued_fold(byref(self._update))
-
     def _count_writes(self) -> None:
         """Let all others know that an update has written; what is folded here belongs to what it wrote."""
         increment_version(self._folded)
@@ -210,7 +193,8 @@ class NativeEngine:
         if len(batch.rows) != self.state.config.batch_size:
             raise ValueError(f"expected {self.state.config.batch_size} transitions, not {len(batch.rows)}")
         self._now[:], self._next[:] = batch.observations, batch.next_observations
-        self._fold_if_changed()
+        if list(map(writes_to, self._folded)) != self._folded_after:  # by others than the last update, which folds too
+            self._library.functions.revalued_fold(byref(self._update))
         self._step.step_size = self.state.config.learning_rate / (1 - ADAM_BETAS[0] ** (updates + 1))
         self._step.correction2 = math.sqrt(1 - ADAM_BETAS[1] ** (updates + 1))
         return (self._whole if self._computes_loss else self._in_halves)(batch, updates)
@@ -233,7 +217,7 @@ class NativeEngine:
             raise IndexError(f"{result} sub-actions of the batch are none of the {loss.choices} choices")
         if result < 0:
             raise non_finite(_NOT_FINITE[result], updates)
-        return Updated(priorities, Metrics(self._names, self._figures[self._logged]))
+        return priorities, Metrics(self._names, self._figures[self._logged])
 
     def _in_halves(self, batch: Batch, updates: int) -> Updated:
         state, functions = self.state, self._library.functions
@@ -258,4 +242,4 @@ class NativeEngine:
         self._count_writes()
         if not np.isfinite(self._norms).all():
             raise non_finite(_NOT_FINITE[-3], updates)
-        return Updated(priorities, metrics_of(terms, torch.from_numpy(self._norms)))
+        return priorities, metrics_of(terms, torch.from_numpy(self._norms))

@@ -8,15 +8,9 @@ import torch
 from torch import Tensor
 
 from revalued.algorithms.loss import LossTerms, Predictions, TensorBatch, loss_terms
-from revalued.learner.engine import (
-    ADAM_BETAS,
-    ADAM_EPSILON,
-    Updated,
-    finite_priorities,
-    metrics_of,
-    to_tensors,
-)
-from revalued.networks import Parameters, decayed_weights, predict
+from revalued.config import AlgorithmConfig
+from revalued.learner.engine import ADAM_BETAS, ADAM_EPSILON, Updated, finite_priorities, metrics_of, to_tensors
+from revalued.networks import NetworkShape, Parameters, decayed_weights, predict
 from revalued.replay import Batch
 
 if TYPE_CHECKING:
@@ -63,22 +57,13 @@ class TorchEngine:
         self._optimiser.step()
         for name, target in learner.target.items():
             target.lerp_(learner.online[name], learner.target_rate)
-        return Updated(priorities, metrics_of(terms, norms))
+        return priorities, metrics_of(terms, norms)
 
     def _loss(self, batch: TensorBatch) -> LossTerms:
         """Ask the critics for what the algorithm wants to know, and return the loss."""
-        algorithm, target, target_now, online_next = self.learner.algorithm, self.learner.target, None, None
-        with torch.no_grad():
-            target_next = self._predict(target, batch.next_observations)
-            if algorithm.is_regularised:
-                target_now = self._predict(target, batch.observations)
-            if algorithm.double_q:
-                online_next = self._predict(self._online, batch.next_observations)
-        predictions = Predictions(self._predict(self._online, batch.observations), target_next, target_now, online_next)
-        return loss_terms(algorithm, predictions, batch, self.learner.exists, self.learner.support)
-
-    def _predict(self, parameters: Parameters, observations: Tensor) -> Tensor:
-        return predict(parameters, observations, self.learner.shape, self.learner.exists)
+        learner = self.learner
+        predictions = ask_critics(learner.algorithm, self._online, learner.target, batch, learner.shape, learner.exists)
+        return loss_terms(learner.algorithm, predictions, batch, learner.exists, learner.support)
 
     def _clip(self) -> Tensor:
         """Clip each critic's gradient by its own norm; return the norms [K] before."""
@@ -91,3 +76,22 @@ class TorchEngine:
             for gradient in gradients:
                 gradient *= factors
         return norms
+
+
+def ask_critics(
+    algorithm: AlgorithmConfig,
+    online: Parameters,
+    target: Parameters,
+    batch: TensorBatch,
+    shape: NetworkShape,
+    exists: Tensor | None,
+) -> Predictions:
+    """Return what the critics say about a batch, as far as the algorithm wants to know; only `online` is learnt."""
+    target_now, online_next = None, None
+    with torch.no_grad():
+        target_next = predict(target, batch.next_observations, shape, exists)
+        if algorithm.is_regularised:
+            target_now = predict(target, batch.observations, shape, exists)
+        if algorithm.double_q:
+            online_next = predict(online, batch.next_observations, shape, exists)
+    return Predictions(predict(online, batch.observations, shape, exists), target_next, target_now, online_next)

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from revalued.native.layout import CriticsC, Memory, ParametersC, address, array_address
 from revalued.native.library import load
-from revalued.native.merging import MergedLayers
-from revalued.native.sizes import merging_saves_reading
+from revalued.native.merging import MergedLayers, merging_saves_reading
 from revalued.networks import LAYER_NORM_EPSILON, NetworkShape, Parameters
 
 ROWS_AT_A_TIME = 64
@@ -31,10 +30,9 @@ class NativeCritics:
         self._capacity, self._lock = 0, Lock()
 
     def _reserve(self, rows: int) -> None:
-        shape, memory = self._shape, Memory()
+        shape, library, self._memory = self._shape, self._library, Memory()
         threads, self._capacity = torch.get_num_threads(), max(rows, ROWS_AT_A_TIME)
         size = (threads, ROWS_AT_A_TIME, shape.hidden_size)
-        library = self._library
         self._critics = CriticsC(
             sgemm=library.sgemm,
             set_product_threads=library.set_product_threads,
@@ -47,9 +45,7 @@ class NativeCritics:
             epsilon=LAYER_NORM_EPSILON,
             parameters=ParametersC.of(self._parameters),
             merged=None if self._merged is None else self._merged.address,
-            residual=memory.reserve(*size),
-            block1=memory.reserve(*size),
-            features=memory.reserve(*size),
+            **{name: self._memory.reserve(*size) for name in ("residual", "block1", "features")},
         )
         # torch's memory is always aligned alike, and products round accordingly; the last column carries the bias
         self._inputs = torch.ones(self._capacity, shape.observation_size + 1)
@@ -57,7 +53,6 @@ class NativeCritics:
         self._critic_of = np.zeros(self._capacity, np.int64)
         out = torch.zeros(self._capacity, shape.head_size)
         self._out = out.numpy()
-        self._memory = memory
         self._addresses = (address(self._inputs), array_address(self._critic_of, np.int64), address(out))
 
     def all_outputs(self, observations: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -78,22 +73,17 @@ class NativeCritics:
         return found
 
     def _outputs(self, observations: NDArray[np.float32], critics: NDArray[np.int64] | int) -> NDArray[np.float32]:
-        with self._lock:  # Python's own lock is open while C works in the memory of this object
-            return self._outputs_alone(observations, critics)
-
-    def _outputs_alone(
-        self, observations: NDArray[np.float32], critics: NDArray[np.int64] | int
-    ) -> NDArray[np.float32]:
         rows = len(observations)
-        if rows > self._capacity:
-            self._reserve(rows)
-        self._observations[:rows] = observations
-        self._critic_of[:rows] = critics
-        if self._merged is not None:
-            self._merged.refresh()
-        inputs, critic_of, out = self._addresses
-        wrong = self._library.functions.revalued_outputs(byref(self._critics), inputs, critic_of, rows, out)
-        if wrong > 0:
-            raise IndexError(f"{wrong} critics are asked for that are none of the {self._shape.critics}")
-        found: NDArray[np.float32] = self._out[:rows].copy()
+        with self._lock:  # Python's own lock is open while C works in the memory of this object
+            if rows > self._capacity:
+                self._reserve(rows)
+            self._observations[:rows] = observations
+            self._critic_of[:rows] = critics
+            if self._merged is not None:
+                self._merged.refresh()
+            inputs, critic_of, out = self._addresses
+            wrong = self._library.functions.revalued_outputs(byref(self._critics), inputs, critic_of, rows, out)
+            if wrong > 0:
+                raise IndexError(f"{wrong} critics are asked for that are none of the {self._shape.critics}")
+            found: NDArray[np.float32] = self._out[:rows].copy()
         return found

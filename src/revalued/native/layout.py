@@ -13,8 +13,12 @@ from torch import Tensor
 from revalued.networks import Parameters
 
 
-def _pointers(*names: str) -> list[tuple[str, type[c_void_p]]]:
-    return [(name, c_void_p) for name in names]
+def _fields(kind: type[Any], *names: str) -> list[tuple[str, type[Any]]]:
+    return [(name, kind) for name in names]
+
+
+def _pointers(*names: str) -> list[tuple[str, type[Any]]]:
+    return _fields(c_void_p, *names)
 
 
 class _StructureC(Structure):
@@ -71,12 +75,10 @@ class UpdateC(_StructureC):
 
     _fields_ = [
         ("sgemm", c_void_p),
-        *((name, c_int) for name in ("threads", "critics", "rows", "inputs", "hidden", "outputs", "width", "block")),
-        ("epsilon", c_float),
-        ("trunk_scale", c_float),
-        *((name, ParametersC) for name in ("online", "target", "first_moment", "second_moment", "gradients")),
-        ("online_folding", FoldingC),
-        ("target_folding", FoldingC),
+        *_fields(c_int, "threads", "critics", "rows", "inputs", "hidden", "outputs", "width", "block"),
+        *_fields(c_float, "epsilon", "trunk_scale"),
+        *_fields(ParametersC, "online", "target", "first_moment", "second_moment", "gradients"),
+        *_fields(FoldingC, "online_folding", "target_folding"),
         ("kept", KeptC),
         ("scratch", ScratchC),
         ("backward", BackwardC),
@@ -90,25 +92,18 @@ class LossC(_StructureC):
 
     _fields_ = [
         *_pointers("actions", "returns", "discounts", "weights", "legal"),
-        *(
-            (name, c_int)
-            for name in (
-                "legal_stride", "dimensions", "choices", "mean_of_max", "adds", "quadratic", "reduces_by_mean",
-            )
-        ),
-        ("beta", c_float),
-        ("temperature", c_float),
+        *_fields(c_int, "legal_stride", "dimensions", "choices", "mean_of_max", "adds", "quadratic", "reduces_by_mean"),
+        *_fields(c_float, "beta", "temperature"),
         *_pointers("targets", "errors", "priorities", "sums", "metrics"),
-    ]  # fmt: skip
+    ]
 
 
 class StepC(_StructureC):
     """`Step`."""
 
     _fields_ = [
-        *((name, c_float) for name in ("clip", "step_size", "rate1", "rate2", "correction2", "epsilon", "target_rate")),
-        ("keep", c_float),
-        *_pointers("norms"),
+        *_fields(c_float, "clip", "step_size", "rate1", "rate2", "correction2", "epsilon", "target_rate", "keep"),
+        ("norms", c_void_p),
     ]
 
 
@@ -116,9 +111,8 @@ class CriticsC(_StructureC):
     """`Critics`."""
 
     _fields_ = [
-        ("sgemm", c_void_p),
-        ("set_product_threads", c_void_p),
-        *((name, c_int) for name in ("max_threads", "critics", "inputs", "hidden", "outputs", "block")),
+        *_pointers("sgemm", "set_product_threads"),
+        *_fields(c_int, "max_threads", "critics", "inputs", "hidden", "outputs", "block"),
         ("epsilon", c_float),
         ("parameters", ParametersC),
         *_pointers("merged", "residual", "block1", "features"),
@@ -129,9 +123,8 @@ class LayersC(_StructureC):
     """`Layers`."""
 
     _fields_ = [
-        ("sgemm", c_void_p),
-        ("set_product_threads", c_void_p),
-        *((name, c_int) for name in ("critics", "inputs", "hidden")),
+        *_pointers("sgemm", "set_product_threads"),
+        *_fields(c_int, "critics", "inputs", "hidden"),
         *_pointers("input", "weight", "bias", "merged"),
     ]
 
@@ -142,15 +135,12 @@ class TreeC(_StructureC):
     _fields_ = [
         ("levels", c_void_p),
         ("num_levels", c_int),
-        ("size", c_int64),
-        ("top_width", c_int64),
+        *_fields(c_int64, "size", "top_width"),
         ("running", c_void_p),
     ]
 
 
-STRUCTURES = (
-    ParametersC, FoldingC, KeptC, ScratchC, BackwardC, UpdateC, LossC, StepC, CriticsC, LayersC, TreeC,
-)  # fmt: skip
+STRUCTURES = _StructureC.__subclasses__()
 """All structures of `kernels.h`; there, their names end without the C."""
 
 

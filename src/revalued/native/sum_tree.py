@@ -34,20 +34,14 @@ class NativeTree:
         )
 
     def set(self, indices: NDArray[np.int64], values: NDArray[np.float64], *, only_positive: bool) -> bool:
-        """Write leaves, and all sums above them; False where an index or a value is wrong, and then nothing is written.
-
-        Where `only_positive`, leaves that are 0 stay so.
-        """
+        """Write leaves and all sums above them, as `FasterTree` says."""
         indices, values = np.ascontiguousarray(indices, np.int64), np.ascontiguousarray(values)
         if indices.shape != values.shape:
             raise ValueError(f"there are {values.shape} values for {indices.shape} indices")
         done: int = self._functions.revalued_tree_set(
-            byref(self._tree),
-            array_address(indices, np.int64),
-            array_address(values, np.float64),
-            len(indices),
+            byref(self._tree), array_address(indices, np.int64), array_address(values, np.float64), len(indices),
             only_positive,
-        )
+        )  # fmt: skip
         return done != 0
 
     def find(self, prefix_sums: NDArray[np.float64], parts: int = 0) -> NDArray[np.int64] | None:
@@ -55,11 +49,7 @@ class NativeTree:
         remaining = prefix_sums.astype(np.float64)  # used up
         nodes = np.empty(len(remaining), np.int64)
         found = self._functions.revalued_tree_find(
-            byref(self._tree),
-            array_address(remaining, np.float64),
-            len(nodes),
-            parts,
-            array_address(nodes, np.int64),
+            byref(self._tree), array_address(remaining, np.float64), len(nodes), parts, array_address(nodes, np.int64)
         )
         return nodes if found else None
 

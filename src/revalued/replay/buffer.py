@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from revalued.replay.batch import Batch
+from revalued.replay.batch import Batch, read_batch
 from revalued.replay.checks import check_fit, checked, checked_lanes, smallest_and_largest
 from revalued.replay.masks import MaskStore
 from revalued.replay.memory import zeros_together
@@ -79,12 +79,16 @@ class Replay:
             ((num_rows,), np.int32 if num_rows < 2**31 else np.int64),
         )
         self._masks = MaskStore(num_rows, mask_size)
-        self._priorities = Priorities(
-            num_rows,
-            priority_exponent=exponent,
-            importance_exponent=importance_exponent,
-            faster_tree=faster_tree,
-        )
+        self._priorities = Priorities(num_rows, exponent, importance_exponent, faster_tree)
+        self._row_arrays: dict[str, Array] = {
+            "observations": self._observations,
+            "actions": self._actions,
+            "returns": self._returns,
+            "discounts": self._discounts,
+            "next_rows": self._next_rows,
+            "leaves": self._priorities.tree.leaves,
+            "masks": self._masks.packed,
+        }
         self._heads = np.full(num_lanes, -1, np.int64)
         self._window = NStepWindow(n_step=n_step, discount=self._discount, num_lanes=num_lanes)
         self._all_lanes = np.arange(num_lanes)
@@ -96,8 +100,8 @@ class Replay:
     @property
     def nbytes(self) -> int:
         """Memory held once every row has been written, in bytes."""
-        arrays = {**self._row_arrays(), **self._small_arrays()}
-        return sum(array.nbytes for array in arrays.values()) + self._priorities.nbytes - self._priorities.leaves.nbytes
+        arrays, tree = {**self._row_arrays, **self._small_arrays()}, self._priorities.tree
+        return sum(array.nbytes for array in arrays.values()) + tree.nbytes - tree.leaves.nbytes
 
     def begin(
         self,
@@ -189,17 +193,7 @@ class Replay:
     def sample(self, batch_size: int, rng: np.random.Generator) -> Batch:
         """Draw transitions in proportion to priority^exponent, one from each of `batch_size` equal parts of the sum."""
         rows, weights = self._priorities.draw(batch_size, rng)
-        next_rows = self._next_rows.take(rows)
-        return Batch(
-            rows=rows,
-            observations=self._observations.take(rows, axis=0),
-            actions=self._actions.take(rows, axis=0).astype(np.int64),
-            returns=self._returns.take(rows),
-            discounts=self._discounts.take(rows),
-            next_observations=self._observations.take(next_rows, axis=0),
-            weights=weights,
-            next_masks=self._masks.read(next_rows),
-        )
+        return read_batch(self._row_arrays, rows, weights, self._masks.size)
 
     def update_priorities(self, rows: npt.NDArray[np.int64], priorities: npt.ArrayLike) -> None:
         """Set new priorities (absolute errors) of sampled rows; rows overwritten since then stay out of the tree."""
@@ -212,7 +206,7 @@ class Replay:
         They are views of the living arrays, so store them before the next call. Positions never written are left out.
         """
         num_rows = self._num_rows_written(self._heads)
-        rows = {name: array[:num_rows] for name, array in self._row_arrays().items()}
+        rows = {name: array[:num_rows] for name, array in self._row_arrays.items()}
         return {**rows, **self._small_arrays(), **self._settings()}
 
     def load_state(self, state: Mapping[str, Array]) -> None:
@@ -225,28 +219,16 @@ class Replay:
         for name, array in self._small_arrays().items():
             check_fit(name, state[name], array.shape, array.dtype)
         num_rows = self._num_rows_written(state["heads"])
-        for name, array in self._row_arrays().items():
+        for name, array in self._row_arrays.items():
             check_fit(name, state[name], (num_rows, *array.shape[1:]), array.dtype)
 
         self._priorities.load(state["leaves"], state["max_priority"])
-        for name, array in self._row_arrays().items():
+        for name, array in self._row_arrays.items():
             if name != "leaves":
                 array[num_rows : self._num_rows_written(self._heads)] = 0  # a fresh replay stays untouched there
                 array[:num_rows] = state[name]
         for name, array in self._small_arrays().items():
             array[...] = state[name]
-
-    def _row_arrays(self) -> dict[str, Array]:
-        """Return the arrays whose first axis is the row."""
-        return {
-            "observations": self._observations,
-            "actions": self._actions,
-            "returns": self._returns,
-            "discounts": self._discounts,
-            "next_rows": self._next_rows,
-            "leaves": self._priorities.leaves,
-            "masks": self._masks.packed,
-        }
 
     def _small_arrays(self) -> dict[str, Array]:
         """Return the arrays whose size does not depend on the capacity."""

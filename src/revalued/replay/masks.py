@@ -14,21 +14,22 @@ class MaskStore:
         self.packed = np.zeros((num_rows, -(-size // 8)), np.uint8)
 
     def checked(self, name: str, masks: npt.NDArray[np.bool_] | None, num_lanes: int) -> npt.NDArray[np.bool_] | None:
-        """Return the masks of so many lanes; they are there if and only if this store has room for them."""
+        """Return the masks of so many lanes, None if they are empty; they are as long as this store has room for."""
         if masks is None and self.size == 0:
             return None
         shape = None if masks is None else masks.shape
-        if shape != (num_lanes, self.size) or self.size == 0:
+        if shape != (num_lanes, self.size):
             raise ValueError(f"{name} must have shape {(num_lanes, self.size)}, got {shape}")
-        return masks
+        return masks if self.size > 0 else None
 
     def write(self, rows: npt.NDArray[np.int64], masks: npt.NDArray[np.bool_] | None) -> None:
         """Store masks [L, size] in these rows."""
         if masks is not None:
             self.packed[rows] = np.packbits(masks, axis=1)
 
-    def read(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_] | None:
-        """Return the masks [B, size] of these rows."""
-        if self.size == 0:
-            return None
-        return np.unpackbits(self.packed.take(rows, axis=0), axis=1, count=self.size).view(np.bool_)
+
+def read_masks(packed: npt.NDArray[np.uint8], rows: npt.NDArray[np.int64], size: int) -> npt.NDArray[np.bool_] | None:
+    """Return the masks [B, size] of these rows of what a store has packed."""
+    if size == 0:
+        return None
+    return np.unpackbits(packed.take(rows, axis=0), axis=1, count=size).view(np.bool_)

@@ -25,14 +25,9 @@ class Priorities:
     """One leaf of a sum tree for every row: priority^exponent, and 0 for rows that cannot be drawn."""
 
     def __init__(
-        self,
-        num_rows: int,
-        *,
-        priority_exponent: float,
-        importance_exponent: float,
-        faster_tree: MakeFasterTree | None = None,
+        self, num_rows: int, priority_exponent: float, importance_exponent: float, faster_tree: MakeFasterTree | None
     ) -> None:
-        self._tree = SumTree(num_rows, faster_tree)
+        self.tree = SumTree(num_rows, faster_tree)
         self.exponent, self._importance_exponent = float(priority_exponent), float(importance_exponent)
         self.num_live = 0
         self.largest = np.array(INITIAL_PRIORITY)
@@ -41,20 +36,10 @@ class Priorities:
         """At which new transitions enter: that of the largest priority, never 0."""
         self._set_new_leaf()
 
-    @property
-    def leaves(self) -> npt.NDArray[np.float64]:
-        """All leaves: a view to read from."""
-        return self._tree.leaves
-
-    @property
-    def nbytes(self) -> int:
-        """Memory held by the tree, in bytes."""
-        return self._tree.nbytes
-
     def set(self, rows: npt.NDArray[np.int64], leaves: npt.NDArray[np.float64]) -> None:
         """Write the leaves of distinct rows."""
-        self.num_live += int(np.count_nonzero(leaves)) - int(np.count_nonzero(self._tree.get(rows)))
-        self._tree.set(rows, leaves)
+        self.num_live += int(np.count_nonzero(leaves)) - int(np.count_nonzero(self.tree.get(rows)))
+        self.tree.set(rows, leaves)
 
     def draw(self, batch_size: int, rng: np.random.Generator) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
         """Return rows drawn in proportion to their leaves, one from each of equal parts of the sum, and weights."""
@@ -64,8 +49,8 @@ class Priorities:
             raise ValueError("the replay is empty: no transition is complete yet")
         strata = rng.random(batch_size)
         strata += _numbers_below(batch_size)
-        rows = self._tree.find(strata, batch_size)
-        leaves = self._tree.get(rows)
+        rows = self.tree.find(strata, batch_size)
+        leaves = self.tree.get(rows)
         # ω = P^-exponent over its batch maximum, P = leaf / total: the total cancels.
         weights = (leaves.item(leaves.argmin()) / leaves) ** self._importance_exponent
         return rows, weights.astype(np.float32)
@@ -84,13 +69,13 @@ class Priorities:
             self._set_new_leaf()
         if smallest < PRIORITY_FLOOR:
             errors = np.maximum(errors, PRIORITY_FLOOR)
-        self._tree.renew(rows, errors**self.exponent)
+        self.tree.set(rows, errors**self.exponent, only_positive=True)
 
     def load(self, leaves: npt.NDArray[np.float64], largest: npt.NDArray[np.float64]) -> None:
         """Take over the first leaves and the largest priority of another; the other leaves become 0."""
-        everything = np.zeros(len(self._tree))
+        everything = np.zeros(len(self.tree))
         everything[: len(leaves)] = leaves
-        self._tree.set(np.arange(len(everything)), everything)
+        self.tree.set(np.arange(len(everything)), everything)
         self.num_live = int(np.count_nonzero(leaves))
         self.largest[...] = largest
         self._set_new_leaf()

@@ -46,7 +46,6 @@ class SumTree:
     def __init__(self, size: int, faster_tree: MakeFasterTree | None = None) -> None:
         if size < 1:
             raise ValueError(f"a sum tree needs at least 1 leaf, got {size}")
-        self._size = size
         # From the leaves up. Each level below the top is padded with zeros to whole blocks, one [FAN_OUT] for a parent.
         shapes: list[tuple[int, ...]] = []
         width = size
@@ -57,16 +56,12 @@ class SumTree:
         *self._blocks, self._top = arrays
         # All levels one after the other as one-dimensional views, leaves first.
         self._levels = [*(blocks.reshape(-1) for blocks in self._blocks), self._top]
-        self._leaves = self._levels[0][:size]
+        self.leaves = self._levels[0][:size]
+        """All leaf values: a view to read from, write with `set`."""
         self._faster = None if faster_tree is None else faster_tree(self._levels, size)
 
     def __len__(self) -> int:
-        return self._size
-
-    @property
-    def leaves(self) -> npt.NDArray[np.float64]:
-        """All leaf values: a view to read from, write with `set`."""
-        return self._leaves
+        return len(self.leaves)
 
     @property
     def total(self) -> float:
@@ -76,36 +71,36 @@ class SumTree:
     @property
     def nbytes(self) -> int:
         """Memory held by all levels, in bytes."""
-        return self._top.nbytes + sum(blocks.nbytes for blocks in self._blocks)
+        return sum(level.nbytes for level in self._levels)
 
     def get(self, indices: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
         """Return the values of these leaves."""
-        return self._leaves.take(indices)
+        return self.leaves.take(indices)
 
-    def set(self, indices: npt.NDArray[np.int64], values: npt.ArrayLike) -> None:
-        """Write leaves; where an index occurs twice, its last value wins, as in any numpy assignment."""
+    def set(self, indices: npt.NDArray[np.int64], values: npt.ArrayLike, *, only_positive: bool = False) -> None:
+        """Write leaves; where an index occurs twice, its last value wins, as in any numpy assignment.
+
+        With `only_positive`, leaves that are 0 stay so.
+        """
         values = np.asarray(values, dtype=np.float64)
-        if indices.size == 0 or (self._faster is not None and self._faster.set(indices, values, only_positive=False)):
+        if indices.size == 0:
+            return
+        if self._faster is not None and self._faster.set(indices, values, only_positive=only_positive):
             return
         self._check(indices, values)
-        self._leaves[indices] = values
+        if only_positive:
+            is_positive = self.get(indices) > 0
+            indices, values = indices[is_positive], values[is_positive]
+        self.leaves[indices] = values
         for children, parents in zip(self._blocks, self._levels[1:], strict=True):
             # Siblings lead to the same parent twice; summing twice is cheaper than finding the duplicates.
             indices = indices // FAN_OUT
             parents[indices] = np.add.reduce(children.take(indices, axis=0), axis=-1)
 
-    def renew(self, indices: npt.NDArray[np.int64], values: npt.NDArray[np.float64]) -> None:
-        """Do what `set` does with positive values, but only to leaves that are positive now; the others stay 0."""
-        if indices.size == 0 or (self._faster is not None and self._faster.set(indices, values, only_positive=True)):
-            return
-        self._check(indices, values)
-        is_positive = self.get(indices) > 0
-        self.set(indices[is_positive], values[is_positive])
-
     def _check(self, indices: npt.NDArray[np.int64], values: npt.NDArray[np.float64]) -> None:
         smallest, largest = smallest_and_largest(indices)
-        if smallest < 0 or largest >= self._size:
-            raise ValueError(f"leaf indices must lie in [0, {self._size}), got {smallest} to {largest}")
+        if smallest < 0 or largest >= len(self):
+            raise ValueError(f"leaf indices must lie in [0, {len(self)}), got {smallest} to {largest}")
         lowest, highest = smallest_and_largest(values)
         # Written so that NaN, for which every comparison is false, is refused as well.
         if not (lowest >= 0 and highest < math.inf):

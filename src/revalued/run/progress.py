@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import time
 from dataclasses import dataclass
-from typing import Protocol
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -23,8 +22,8 @@ class Status:
     best_return: float | None
 
 
-class ProgressView(Protocol):
-    """Shows a run to a person."""
+class ProgressView:
+    """Shows a run to a person; this one shows nothing but news, a line each."""
 
     def update(self, status: Status) -> None:
         """Show where the run stands; called often."""
@@ -34,6 +33,7 @@ class ProgressView(Protocol):
 
     def say(self, text: str) -> None:
         """Show one line of news."""
+        print(text, file=sys.stderr, flush=True)
 
     def close(self) -> None:
         """Leave the screen tidy."""
@@ -47,25 +47,16 @@ def make_progress(*, quiet: bool) -> ProgressView:
     return LiveBar(console) if console.is_terminal else PlainLines()
 
 
-class Silent:
+class Silent(ProgressView):
     """Shows nothing but warnings."""
-
-    def update(self, status: Status) -> None:
-        """Show nothing."""
-
-    def evaluated(self, status: Status) -> None:
-        """Show nothing."""
 
     def say(self, text: str) -> None:
         """Show warnings only: they are never to be missed."""
         if text.startswith("warning"):
-            print(text, file=sys.stderr, flush=True)
-
-    def close(self) -> None:
-        """Do nothing."""
+            super().say(text)
 
 
-class PlainLines:
+class PlainLines(ProgressView):
     """One line per evaluation, and at least one a minute."""
 
     def __init__(self, seconds_between_lines: float = 60.0) -> None:
@@ -80,17 +71,10 @@ class PlainLines:
     def evaluated(self, status: Status) -> None:
         """Write a line."""
         self._last_line = time.monotonic()
-        print(status_line(status), file=sys.stderr, flush=True)
-
-    def say(self, text: str) -> None:
-        """Write the line."""
-        print(text, file=sys.stderr, flush=True)
-
-    def close(self) -> None:
-        """Do nothing."""
+        self.say(status_line(status))
 
 
-class LiveBar:
+class LiveBar(ProgressView):
     """A bar with rate, time left, last and best return."""
 
     def __init__(self, console: Console) -> None:
@@ -130,18 +114,17 @@ class LiveBar:
 
 def status_line(status: Status) -> str:
     """Return one line about where a run stands."""
-    left = status.total_env_steps - status.env_steps
-    rate = status.env_steps_per_second
+    left, rate = status.total_env_steps - status.env_steps, status.env_steps_per_second
     parts = [
         f"{status.env_steps:,}/{status.total_env_steps:,} interactions",
         f"{status.updates:,} updates",
         f"{rate:,.0f} interactions/s",
-        f"{format_duration(left / rate)} left" if rate > 0 else "",
     ]
+    if rate > 0:
+        parts.append(f"{format_duration(left / rate)} left")
     if status.last_return is not None:
-        parts.append(f"return {status.last_return:.1f}")
-        parts.append(f"best {status.best_return:.1f}")
-    return " · ".join(part for part in parts if part)
+        parts += [f"return {status.last_return:.1f}", f"best {status.best_return:.1f}"]
+    return " · ".join(parts)
 
 
 def format_duration(seconds: float) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -11,6 +10,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from revalued.envs.spaces import parts_of, put_together
 from revalued.errors import UserError
 
 Choices: TypeAlias = NDArray[np.int64]
@@ -40,35 +40,28 @@ def action_codec(space: spaces.Space[Any], bins: int) -> ActionCodec:
 
 
 def _codec(space: spaces.Space[Any], bins: int, where: str) -> ActionCodec:
+    parts = parts_of(space)
+    if parts is not None:
+        return _joined(space, {key: _codec(part, bins, f"{where}[{key!r}]") for key, part in parts})
     if isinstance(space, spaces.Discrete):
-        return _discrete(space)
+        start, kind = space.start, np.dtype(space.dtype).type
+        return ActionCodec((int(space.n),), lambda choices: kind(choices[0] + start))
     if isinstance(space, spaces.MultiDiscrete):
-        start, shape, dtype = np.asarray(space.start), space.nvec.shape, space.dtype
-        sizes = tuple(int(size) for size in space.nvec.ravel())
-        return ActionCodec(sizes, lambda choices: (choices.reshape(shape) + start).astype(dtype))
+        return _array(space.nvec, np.asarray(space.start), space.dtype)
     if isinstance(space, spaces.MultiBinary):
-        binary_shape = space.shape
-        return ActionCodec(
-            (2,) * math.prod(binary_shape), lambda choices: choices.reshape(binary_shape).astype(space.dtype)
-        )
+        return _array(np.full(space.shape, 2), np.zeros(space.shape, np.int64), space.dtype)
     if isinstance(space, spaces.Box):
         return _binned(space, bins, where)
-    if isinstance(space, spaces.Tuple):
-        parts = [_codec(part, bins, f"{where}[{number}]") for number, part in enumerate(space.spaces)]
-        return _joined(parts, tuple)
-    if isinstance(space, spaces.Dict):
-        keys = list(space.spaces)
-        parts = [_codec(space.spaces[key], bins, f"{where}[{key!r}]") for key in keys]
-        return _joined(parts, lambda actions: dict(zip(keys, actions, strict=True)))
     raise UserError(
         f"the action space{f' at {where}' if where else ''} is {space}, which has no dimensions to choose in: possible "
         "are Discrete, MultiDiscrete, MultiBinary, bounded Box, and Tuple or Dict of these"
     )
 
 
-def _discrete(space: spaces.Discrete) -> ActionCodec:
-    start, kind = space.start, np.dtype(space.dtype).type
-    return ActionCodec((int(space.n),), lambda choices: kind(choices[0] + start))
+def _array(counts: NDArray[Any], starts: NDArray[Any], dtype: Any) -> ActionCodec:
+    """Take so many whole numbers from each start on."""
+    sizes = tuple(counts.ravel().tolist())
+    return ActionCodec(sizes, lambda choices: (choices.reshape(counts.shape) + starts).astype(dtype))
 
 
 def _binned(space: spaces.Box, bins: int, where: str) -> ActionCodec:
@@ -91,12 +84,11 @@ def _binned(space: spaces.Box, bins: int, where: str) -> ActionCodec:
     return ActionCodec(sizes, lambda choices: table[offsets + choices].reshape(shape))
 
 
-def _joined(parts: list[ActionCodec], collect: Callable[[list[Any]], Any]) -> ActionCodec:
-    ends = np.cumsum([len(part.sizes) for part in parts]).tolist()
-    slices = [slice(start, end) for start, end in zip([0, *ends], ends, strict=False)]
-    sizes = tuple(size for part in parts for size in part.sizes)
+def _joined(space: spaces.Space[Any], parts: dict[Any, ActionCodec]) -> ActionCodec:
+    ends = np.cumsum([len(part.sizes) for part in parts.values()]).tolist()
+    places = {key: slice(end - len(part.sizes), end) for (key, part), end in zip(parts.items(), ends, strict=True)}
 
     def decode(choices: Choices) -> Any:
-        return collect([part.decode(choices[place]) for part, place in zip(parts, slices, strict=True)])
+        return put_together(space, {key: part.decode(choices[places[key]]) for key, part in parts.items()})
 
-    return ActionCodec(sizes, decode)
+    return ActionCodec(tuple(size for part in parts.values() for size in part.sizes), decode)

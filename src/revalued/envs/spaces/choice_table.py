@@ -11,7 +11,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from revalued.envs.spaces.codec import parts_of
+from revalued.envs.spaces import parts_of
 from revalued.envs.spaces.factored import FactoredEnv, factored_layer
 
 
@@ -56,10 +56,8 @@ def choice_table(env: FactoredEnv) -> ChoiceTable:
     """
     factored = factored_layer(env)
     space, sizes, decode = factored.env.action_space, factored.action_codec.sizes, factored.action_codec.decode
-    columns = [
-        np.minimum(column, np.asarray(sizes) - 1)  # shorter dimensions repeat their last choice
-        for column in range(max(sizes))
-    ]
+    # shorter dimensions repeat their last choice
+    columns = [np.minimum(column, np.asarray(sizes) - 1) for column in range(max(sizes))]
     actions = [dict(_leaves(space, decode(column))) for column in columns]
     parts: list[ActionPart] = []
     names: list[str] = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,8 +11,9 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from revalued.envs.faults import EnvFault, read_mask, store_observation
-from revalued.envs.spaces.actions import action_codec
-from revalued.envs.spaces.observations import observation_codec
+from revalued.envs.spaces import parts_of, put_together
+from revalued.envs.spaces.actions import ActionCodec, action_codec
+from revalued.envs.spaces.observations import ObservationCodec, observation_codec
 from revalued.errors import UserError
 
 
@@ -23,43 +23,29 @@ class SpaceCodec:
 
     observation_space: spaces.Space[Any]
     action_space: spaces.Space[Any]
-    sizes: tuple[int, ...]
-    """Choices per action dimension."""
-    observation_size: int
-    flatten: Callable[[Any], NDArray[np.float32]]
-    decode: Callable[[NDArray[np.int64]], Any]
+    observations: ObservationCodec
+    actions: ActionCodec
 
     @classmethod
     def of(cls, env: gymnasium.Env[Any, Any], bins: int) -> SpaceCodec:
         """Return the codec of an environment's spaces."""
         observations, actions = observation_codec(env.observation_space), action_codec(env.action_space, bins)
-        return cls(
-            env.observation_space,
-            env.action_space,
-            actions.sizes,
-            len(observations.low),
-            observations.flatten,
-            actions.decode,
-        )
+        return cls(env.observation_space, env.action_space, observations, actions)
 
     def read(self, observation: Any) -> tuple[NDArray[np.float32], bool]:
         """Return observations [B, D] and whether they were a batch; what is not of the space is refused."""
+        space, which = self.observation_space, ""
         try:
-            number = _batch_size(self.observation_space, observation)
-            space, count = self.observation_space, 1 if number is None else number
-            flat = np.zeros((count, self.observation_size), np.float32)
-            for index in range(count):
+            number = _batch_size(space, observation)
+            flat = np.zeros((1 if number is None else number, len(self.observations.low)), np.float32)
+            for index, row in enumerate(flat):
+                which = "" if number is None else f" number {index}"
                 one = observation if number is None else _entry(space, observation, index)
-                self._store(flat[index], one, "" if number is None else f" number {index}")
+                store_observation(row, self.observations.flatten(one))
         except EnvFault as fault:
-            raise UserError(f"{fault}; the observation space is {self.observation_space}") from fault
+            reason = str(fault).replace("the observation", f"the observation{which}", 1)
+            raise UserError(f"{reason}; the observation space is {space}") from fault
         return flat, number is not None
-
-    def _store(self, destination: NDArray[np.float32], observation: Any, which: str) -> None:
-        try:
-            store_observation(destination, self.flatten(observation))
-        except EnvFault as fault:
-            raise EnvFault(str(fault).replace("the observation", f"the observation{which}", 1)) from fault
 
     def read_masks(self, masks: Any, count: int, *, is_batch: bool) -> NDArray[np.bool_]:
         """Return action masks [B, Σ sizes], each a flat vector or one vector per dimension."""
@@ -70,36 +56,30 @@ class SpaceCodec:
         if len(offered) != count:
             raise UserError(f"there are {len(offered)} action masks for {count} observations")
         try:
-            return np.stack([read_mask({"action_mask": mask}, self.sizes) for mask in offered])
+            return np.stack([read_mask({"action_mask": mask}, self.actions.sizes) for mask in offered])
         except EnvFault as fault:
             raise UserError(str(fault)) from fault
 
     def write(self, choices: NDArray[np.int64], *, is_batch: bool) -> Any:
         """Return the actions behind choices [B, N]: one, an array of them, or a list if they are no arrays."""
-        actions = [self.decode(row) for row in choices]
+        actions = [self.actions.decode(row) for row in choices]
         if not is_batch:
             return actions[0]
         return actions if isinstance(self.action_space, spaces.Dict | spaces.Tuple) else np.stack(actions)
-
-
-def parts_of(space: spaces.Space[Any]) -> list[tuple[Any, spaces.Space[Any]]] | None:
-    """Return the keys and spaces of a Dict or Tuple; None for any other space."""
-    if isinstance(space, spaces.Dict):
-        return list(space.spaces.items())
-    return list(enumerate(space.spaces)) if isinstance(space, spaces.Tuple) else None
 
 
 def _batch_size(space: spaces.Space[Any], observation: Any, where: str = "") -> int | None:
     """Return how many observations these are, None for a single one that is no batch."""
     parts = parts_of(space)
     if parts is not None:
-        expected = set(dict(parts))
-        found = set(observation) if isinstance(space, spaces.Dict) and isinstance(observation, dict) else None
-        if isinstance(space, spaces.Tuple) and isinstance(observation, tuple | list):
+        keys, found = [key for key, _ in parts], None
+        if isinstance(space, spaces.Dict) and isinstance(observation, dict):
+            found = set(observation)
+        elif isinstance(space, spaces.Tuple) and isinstance(observation, tuple | list):
             found = set(range(len(observation)))
-        if found != expected:
+        if found != set(keys):
             kind = "dictionary" if isinstance(space, spaces.Dict) else "tuple"
-            raise EnvFault(f"the observation{where} must be a {kind} with the entries {[key for key, _ in parts]}")
+            raise EnvFault(f"the observation{where} must be a {kind} with the entries {keys}")
         counts = {_batch_size(part, observation[key], f"{where}[{key!r}]") for key, part in parts}
         if len(counts) > 1:
             raise EnvFault(f"the parts of the observation{where} belong to batches of different sizes")
@@ -123,5 +103,4 @@ def _entry(space: spaces.Space[Any], observations: Any, index: int) -> Any:
     parts = parts_of(space)
     if parts is None:
         return np.asarray(observations)[index]
-    chosen = {key: _entry(part, observations[key], index) for key, part in parts}
-    return chosen if isinstance(space, spaces.Dict) else tuple(chosen.values())
+    return put_together(space, {key: _entry(part, observations[key], index) for key, part in parts})

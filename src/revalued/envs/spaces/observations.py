@@ -11,6 +11,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from revalued.envs.faults import EnvFault
+from revalued.envs.spaces import parts_of
 from revalued.errors import UserError
 
 Vector: TypeAlias = NDArray[np.float32]
@@ -42,6 +43,11 @@ def observation_codec(space: spaces.Space[Any]) -> ObservationCodec:
 
 
 def _codec(space: spaces.Space[Any], where: str) -> ObservationCodec:
+    parts = parts_of(space)
+    if parts is not None:
+        keys = [key for key, _ in parts]
+        expected = f"a dictionary with {keys}" if isinstance(space, spaces.Dict) else f"a tuple of {len(keys)}"
+        return _joined({key: _codec(part, f"{where}[{key!r}]") for key, part in parts}, where, expected)
     if isinstance(space, spaces.Box):
         return _numbers(space.shape, space.low, space.high, where)
     if isinstance(space, spaces.MultiBinary):
@@ -50,13 +56,6 @@ def _codec(space: spaces.Space[Any], where: str) -> ObservationCodec:
         return _one_hot(np.array([space.n]), np.array([space.start]), (), where)
     if isinstance(space, spaces.MultiDiscrete):
         return _one_hot(space.nvec.ravel(), np.asarray(space.start).ravel(), space.nvec.shape, where)
-    if isinstance(space, spaces.Tuple):
-        parts = [_codec(part, f"{where}[{number}]") for number, part in enumerate(space.spaces)]
-        return _joined(list(range(len(parts))), parts, where, f"a tuple of {len(parts)}")
-    if isinstance(space, spaces.Dict):
-        keys = list(space.spaces)
-        parts = [_codec(space.spaces[key], f"{where}[{key!r}]") for key in keys]
-        return _joined(keys, parts, where, f"a dictionary with {keys}")
     raise UserError(
         f"the observation space{f' at {where}' if where else ''} is {space}, which cannot be flattened: possible are "
         "Box, Discrete, MultiDiscrete, MultiBinary, and Tuple or Dict of these"
@@ -98,22 +97,20 @@ def _one_hot(sizes: NDArray[Any], starts: NDArray[Any], shape: tuple[int, ...], 
     return ObservationCodec(np.zeros(total, np.float32), np.ones(total, np.float32), flatten)
 
 
-def _joined(keys: list[Any], parts: list[ObservationCodec], where: str, expected: str) -> ObservationCodec:
+def _joined(parts: dict[Any, ObservationCodec], where: str, expected: str) -> ObservationCodec:
     def flatten(observation: Any) -> Vector:
         try:
-            values = [observation[key] for key in keys]
-            complete = len(observation) == len(keys)
+            values = [observation[key] for key in parts]
+            complete = len(observation) == len(parts)
         except (KeyError, IndexError, TypeError):
             complete = False
         if not complete:
-            raise EnvFault(f"the observation{where} should be {expected}, it is {_shortened(observation)}")
-        return np.concatenate([part.flatten(value) for part, value in zip(parts, values, strict=True)])
+            text = " ".join(repr(observation).split())
+            found = text if len(text) <= 80 else f"{text[:77]}..."
+            raise EnvFault(f"the observation{where} should be {expected}, it is {found}")
+        return np.concatenate([part.flatten(value) for part, value in zip(parts.values(), values, strict=True)])
 
     nothing = np.zeros(0, np.float32)
-    low, high = (np.concatenate([nothing, *(getattr(part, name) for part in parts)]) for name in ("low", "high"))
+    low = np.concatenate([nothing, *(part.low for part in parts.values())])
+    high = np.concatenate([nothing, *(part.high for part in parts.values())])
     return ObservationCodec(low, high, flatten)
-
-
-def _shortened(value: Any, length: int = 80) -> str:
-    text = " ".join(repr(value).split())
-    return text if len(text) <= length else text[: length - 3] + "..."

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import math
-import os
 from typing import Any, Final
 
 import gymnasium
@@ -12,27 +11,14 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from revalued.envs.suites.rendering import Camera, require_render_mode
+from revalued.envs.suites.rendering import MuJoCoEnv
 from revalued.errors import unknown_name
 
 BENCHMARK_TASKS: Final[tuple[str, ...]] = (
-    "cartpole-swingup_sparse",
-    "reacher-hard",
-    "ball_in_cup-catch",
-    "finger-spin",
-    "fish-swim",
-    "cheetah-run",
-    "walker-walk",
-    "walker-run",
-    "quadruped-walk",
-    "quadruped-run",
-    "humanoid-stand",
-    "humanoid-walk",
-    "humanoid-run",
-    "dog-walk",
-    "dog-trot",
-    "dog-run",
-)
+    "cartpole-swingup_sparse", "reacher-hard", "ball_in_cup-catch", "finger-spin", "fish-swim", "cheetah-run",
+    "walker-walk", "walker-run", "quadruped-walk", "quadruped-run",
+    "humanoid-stand", "humanoid-walk", "humanoid-run", "dog-walk", "dog-trot", "dog-run",
+)  # fmt: skip
 """The tasks of the paper's tables, from few action dimensions to many."""
 
 # Written out, not asked of dm_control, so that a listing or a misspelt name costs no import of the simulator. A test
@@ -71,7 +57,7 @@ UNBOUNDED_TASKS: Final[tuple[str, ...]] = ("lqr-lqr_2_1", "lqr-lqr_6_2")
 """Tasks whose actions have no bounds and so cannot be discretised."""
 
 
-class ControlSuiteEnv(gymnasium.Env[NDArray[np.float32], NDArray[np.float64]]):
+class ControlSuiteEnv(MuJoCoEnv):
     """One task of the control suite.
 
     The observation is the suite's dictionary of observations laid end to end in the dictionary's own order, each entry
@@ -80,14 +66,10 @@ class ControlSuiteEnv(gymnasium.Env[NDArray[np.float32], NDArray[np.float64]]):
     whatever happened in this environment before.
     """
 
-    metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": 50}  # noqa: RUF012 - as in the base class
-
     def __init__(self, task: str, render_mode: str | None = None) -> None:
         if task not in ALL_TASKS:
             raise unknown_name("control-suite task", task, ALL_TASKS)
-        require_render_mode(self.metadata, render_mode)
-        self.render_mode = render_mode
-        self._camera: Camera | None = None
+        super().__init__(render_mode)
         self._simulation = _load(task)
         self.metadata = {**self.metadata, "render_fps": round(1 / self._simulation.control_timestep())}
         specification = self._simulation.action_spec()
@@ -124,10 +106,7 @@ class ControlSuiteEnv(gymnasium.Env[NDArray[np.float32], NDArray[np.float64]]):
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray[np.float32], dict[str, Any]]:
         """Begin the episode that belongs to `seed`; without one, the next of the sequence the last seed began."""
-        super().reset(seed=seed)
-        if seed is None:
-            seed = int(self.np_random.integers(2**32))
-        self._simulation.task.random.seed(seed % 2**32)
+        self._simulation.task.random.seed(self._episode_seed(seed) % 2**32)
         time_step = self._simulation.reset()
         self._is_running = True
         self._free_camera()  # an episode may change what the camera keeps copies of, such as the terrain
@@ -147,19 +126,7 @@ class ControlSuiteEnv(gymnasium.Env[NDArray[np.float32], NDArray[np.float64]]):
     def render(self) -> NDArray[np.uint8]:
         """Return a picture of the simulation, [height, width, 3]."""
         physics = self._simulation.physics
-        if self._camera is None:
-            self._camera = Camera(physics.model.ptr, 0 if physics.model.ncam else -1)
-        return self._camera.picture(physics.data.ptr)
-
-    def close(self) -> None:
-        """Free the simulator."""
-        self._free_camera()
-        self._simulation.close()
-
-    def _free_camera(self) -> None:
-        if self._camera is not None:
-            self._camera.close()
-            self._camera = None
+        return self._picture(physics.model.ptr, physics.data.ptr, 0 if physics.model.ncam else -1)
 
     def _flatten(self, observation: dict[str, Any]) -> NDArray[np.float32]:
         # A fresh array each time, so that callers may keep it; entries are cast on assignment, without temporaries.
@@ -172,7 +139,6 @@ class ControlSuiteEnv(gymnasium.Env[NDArray[np.float32], NDArray[np.float64]]):
 
 def _load(task: str) -> Any:
     """Load one task, importing the simulator only now."""
-    os.environ.setdefault("MUJOCO_GL", "disabled")  # without it, dm_control looks for a display
     suite = importlib.import_module("dm_control.suite")
     render = importlib.import_module("dm_control._render")
     domain, _, name = task.partition("-")

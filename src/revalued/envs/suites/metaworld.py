@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import os
 from typing import Any
 
 import gymnasium
@@ -11,23 +10,23 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from revalued.envs.suites.rendering import Camera, require_render_mode
+from revalued.envs.suites.rendering import MuJoCoEnv
 from revalued.errors import UserError, unknown_name
 
 PREFIX = "metaworld:"
 
 
-class MetaWorldEnv(gymnasium.Env[NDArray[np.float64], NDArray[np.float32]]):
+class MetaWorldEnv(MuJoCoEnv):
     """One v3 task, with the goal in the observation, as in MetaWorld's single-task benchmark.
 
     An episode is a pure function of the seed given to `reset` and of the actions; it is truncated after 500 steps.
     `info["success"]` tells after each step whether the task is solved at that moment.
     """
 
-    metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": 80}  # noqa: RUF012
+    metadata: dict[str, Any] = {**MuJoCoEnv.metadata, "render_fps": 80}  # noqa: RUF012
 
     def __init__(self, task: str, render_mode: str | None = None) -> None:
-        require_render_mode(self.metadata, render_mode)
+        super().__init__(render_mode)
         name = task.removeprefix(PREFIX)
         classes = _classes()
         if name not in classes:
@@ -40,7 +39,6 @@ class MetaWorldEnv(gymnasium.Env[NDArray[np.float64], NDArray[np.float32]]):
         simulation.seeded_rand_vec = True
         simulation._set_task_called = True
         self._simulation = simulation
-        self.render_mode = render_mode
         self.action_space = simulation.action_space
         # The bounds of the goal are known to the simulation only from here on, and it computes them only once.
         simulation.__dict__.pop("sawyer_observation_space", None)
@@ -48,17 +46,13 @@ class MetaWorldEnv(gymnasium.Env[NDArray[np.float64], NDArray[np.float32]]):
         self.observation_space = spaces.Box(-limit, limit, simulation.sawyer_observation_space.shape, np.float64)
         self.max_episode_steps: int | None = int(simulation.max_path_length)
         self.reward_range: tuple[float, float] | None = (0.0, 10.0)
-        self._camera: Camera | None = None
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray[np.float64], dict[str, Any]]:
         """Begin the episode that belongs to `seed`; without one, the next of the sequence the last seed began."""
-        super().reset(seed=seed)
-        if seed is None:
-            seed = int(self.np_random.integers(2**32))
         # `reset(seed=)` of the simulation does not seed the goals, this does; it is cheap enough for every episode.
-        self._simulation.seed(seed)
+        self._simulation.seed(self._episode_seed(seed))
         observation, _ = self._simulation.reset()
         return observation, {}
 
@@ -73,21 +67,11 @@ class MetaWorldEnv(gymnasium.Env[NDArray[np.float64], NDArray[np.float32]]):
 
     def render(self) -> NDArray[np.uint8]:
         """Return a picture of the arm, [height, width, 3]."""
-        if self._camera is None:
-            self._camera = Camera(self._simulation.model, "corner2")
         # This camera, the one that sees most, hangs upside down.
-        return self._camera.picture(self._simulation.data)[::-1, ::-1]
-
-    def close(self) -> None:
-        """Free the simulator."""
-        if self._camera is not None:
-            self._camera.close()
-            self._camera = None
-        self._simulation.close()
+        return self._picture(self._simulation.model, self._simulation.data, "corner2")[::-1, ::-1]
 
 
 def _classes() -> dict[str, Any]:
-    os.environ.setdefault("MUJOCO_GL", "disabled")  # nothing is to look for a display
     try:
         module = importlib.import_module("metaworld.env_dict")
     except ModuleNotFoundError as error:

@@ -9,6 +9,7 @@ import sys
 from functools import lru_cache
 from typing import Any
 
+import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,12 +20,6 @@ WIDTH, HEIGHT = 320, 240
 
 _BACKENDS = ("egl", "osmesa")
 _PROBE = "from mujoco.{0} import GLContext; context = GLContext(8, 8); context.make_current(); context.free()"
-
-
-def require_render_mode(metadata: dict[str, Any], render_mode: str | None) -> None:
-    """Refuse a render mode that an environment does not have."""
-    if render_mode is not None and render_mode not in metadata["render_modes"]:
-        raise UserError(f"render_mode {render_mode!r} is not possible: it must be one of {metadata['render_modes']}")
 
 
 @lru_cache(maxsize=1)
@@ -66,3 +61,38 @@ class Camera:
     def close(self) -> None:
         """Free the renderer."""
         self._renderer.close()
+
+
+class MuJoCoEnv(gymnasium.Env[Any, Any]):
+    """What the environments of all MuJoCo suites share: a simulation, pictures of it, and the seeds of its episodes."""
+
+    metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": 50}  # noqa: RUF012 - as in the base class
+    _simulation: Any
+    _camera: Camera | None = None
+
+    def __init__(self, render_mode: str | None) -> None:
+        os.environ.setdefault("MUJOCO_GL", "disabled")  # nothing is to look for a display
+        modes = self.metadata["render_modes"]
+        if render_mode is not None and render_mode not in modes:
+            raise UserError(f"render_mode {render_mode!r} is not possible: it must be one of {modes}")
+        self.render_mode = render_mode
+
+    def close(self) -> None:
+        """Free the simulator."""
+        self._free_camera()
+        self._simulation.close()
+
+    def _episode_seed(self, seed: int | None) -> int:
+        """Return the seed of a new episode; without one, the next of the sequence the last seed began."""
+        super().reset(seed=seed)
+        return int(self.np_random.integers(2**32)) if seed is None else seed
+
+    def _picture(self, model: Any, data: Any, camera: str | int) -> NDArray[np.uint8]:
+        if self._camera is None:
+            self._camera = Camera(model, camera)
+        return self._camera.picture(data)
+
+    def _free_camera(self) -> None:
+        if self._camera is not None:
+            self._camera.close()
+            self._camera = None

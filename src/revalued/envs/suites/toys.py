@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import zlib
+from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any, Final, Literal
 
 import gymnasium
@@ -20,7 +22,63 @@ Action = NDArray[np.int64]
 _HASH_RANGE: Final = 2**24
 
 
-class LeverGame(gymnasium.Env[Observation, Action]):
+class Toy(gymnasium.Env[Observation, Action]):
+    """An episode of so many steps, after which it terminates, or truncates where `_terminates` is false."""
+
+    _terminates = True
+
+    def __init__(
+        self,
+        sizes: tuple[int, ...],
+        observation_space: spaces.Space[Observation],
+        max_steps: int,
+        reward_range: tuple[float, float],
+    ) -> None:
+        self.action_space = spaces.MultiDiscrete(np.array(sizes))
+        self.observation_space = observation_space
+        self.max_episode_steps: int | None = max_steps
+        self.reward_range: tuple[float, float] | None = reward_range
+        self._sizes = sizes
+        self._step = self._episode_steps = max_steps
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Observation, dict[str, Any]]:
+        """Begin the episode that belongs to `seed`; without one, the next of the sequence the last seed began."""
+        super().reset(seed=seed)
+        self._step = 0
+        self._draw(seed)
+        return self._observe(), self._info()
+
+    def step(self, action: Action) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+        """Pay for the action and show what comes next."""
+        if self._step >= self._episode_steps:
+            raise gymnasium.error.ResetNeeded("step() after the end of the episode: call reset() first")
+        reward = self._reward(np.asarray(action))
+        self._step += 1
+        is_last = self._step == self._episode_steps
+        terminated = is_last and self._terminates
+        return self._observe(), reward, terminated, is_last and not terminated, self._info()
+
+    def _draw(self, seed: int | None) -> None:
+        """Draw what is random in a new episode."""
+
+    @abstractmethod
+    def _reward(self, action: Action) -> float:
+        """Return what the action pays."""
+
+    @abstractmethod
+    def _observe(self) -> Observation:
+        """Return what is seen after `_step` steps."""
+
+    def _info(self) -> dict[str, Any]:
+        return {}
+
+    def _fraction_left(self) -> float:
+        return 1.0 - self._step / self._episode_steps
+
+
+class LeverGame(Toy):
     """A row of levers with unequal numbers of positions, and a colour that tells where each one belongs.
 
     At each step a light shows one of `num_colours` colours. Lever i is right if it stands at position
@@ -33,46 +91,27 @@ class LeverGame(gymnasium.Env[Observation, Action]):
     """
 
     def __init__(self, sizes: tuple[int, ...] = (2, 3, 5), num_colours: int = 4, episode_steps: int = 10) -> None:
-        self.action_space = spaces.MultiDiscrete(np.array(sizes))
-        self.observation_space = spaces.Box(0.0, 1.0, (num_colours + 1,), np.float32)
-        self.max_episode_steps: int | None = episode_steps
-        self.reward_range: tuple[float, float] | None = (0.0, 1.0)
+        super().__init__(sizes, spaces.Box(0.0, 1.0, (num_colours + 1,), np.float32), episode_steps, (0.0, 1.0))
         self.optimal_return = float(episode_steps)
-        colours = np.arange(num_colours)
         # right_positions[c, i]: where lever i belongs while the light shows colour c.
-        self.right_positions = (colours[:, None] + np.arange(len(sizes))) % np.array(sizes)
-        self._num_colours = num_colours
-        self._episode_steps = episode_steps
+        self.right_positions = (np.arange(num_colours)[:, None] + np.arange(len(sizes))) % np.array(sizes)
         self._colours = np.zeros(0, np.int64)
-        self._step = episode_steps
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Observation, dict[str, Any]]:
-        """Draw the colours of a new episode and show the first."""
-        super().reset(seed=seed)
+    def _draw(self, seed: int | None) -> None:
         # One more than there are steps: the last observation shows a colour too.
-        self._colours = self.np_random.integers(self._num_colours, size=self._episode_steps + 1)
-        self._step = 0
-        return self._observe(), {}
+        self._colours = self.np_random.integers(len(self.right_positions), size=self._episode_steps + 1)
 
-    def step(self, action: Action) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
-        """Compare the levers with the colour shown, then show the next."""
-        if self._step >= self._episode_steps:
-            raise gymnasium.error.ResetNeeded("step() after the end of the episode: call reset() first")
-        right = self.right_positions[self._colours[self._step]]
-        reward = float(np.mean(np.asarray(action) == right))
-        self._step += 1
-        return self._observe(), reward, self._step == self._episode_steps, False, {}
+    def _reward(self, action: Action) -> float:
+        return float(np.mean(action == self.right_positions[self._colours[self._step]]))
 
     def _observe(self) -> Observation:
-        observation = np.zeros(self._num_colours + 1, np.float32)
+        observation = np.zeros(len(self.right_positions) + 1, np.float32)
         observation[self._colours[self._step]] = 1.0
-        observation[-1] = 1.0 - self._step / self._episode_steps
+        observation[-1] = self._fraction_left()
         return observation
 
 
-class CountingEnv(gymnasium.Env[Observation, Action]):
+class CountingEnv(Toy):
     """Says in each observation which episode, which step and which action it belongs to.
 
     Observation: a fingerprint of the episode's seed in [0, 1) (`fingerprint`), the number of steps taken, and the last
@@ -88,57 +127,37 @@ class CountingEnv(gymnasium.Env[Observation, Action]):
         max_steps: int = 12,
         ending: Literal["terminate", "truncate", "either"] = "either",
     ) -> None:
-        self.action_space = spaces.MultiDiscrete(np.array(sizes))
         low = np.array([0, 0, *(-1 for _ in sizes)], np.float32)
         high = np.array([1, max_steps, *(size - 1 for size in sizes)], np.float32)
-        self.observation_space = spaces.Box(low, high, dtype=np.float32)
-        self.max_episode_steps: int | None = max_steps
-        self.reward_range: tuple[float, float] | None = (1.0, float(max_steps))
-        self._sizes = np.array(sizes)
-        self._min_steps = min_steps
-        self._max_steps = max_steps
-        self._ending = ending
+        super().__init__(sizes, spaces.Box(low, high, dtype=np.float32), max_steps, (1.0, float(max_steps)))
+        self._min_steps, self._max_steps, self._ending = min_steps, max_steps, ending
         self._fingerprint = 0.0
-        self._step = 0
-        self._episode_steps = 0
-        self._terminates = True
+        self._last_action: Action = np.full(len(sizes), -1)
 
     @staticmethod
     def fingerprint(seed: int) -> float:
         """Return the number in [0, 1), exact in float32, by which the observations of this seed can be told."""
         return zlib.crc32(seed.to_bytes(8, "little")) % _HASH_RANGE / _HASH_RANGE
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Observation, dict[str, Any]]:
-        """Begin the episode that belongs to `seed`."""
-        super().reset(seed=seed)
-        if seed is None:
-            seed = int(self.np_random.integers(2**32))
+    def _draw(self, seed: int | None) -> None:
+        seed = int(self.np_random.integers(2**32)) if seed is None else seed
         self._fingerprint = self.fingerprint(seed)
         shape = stream_rng(seed)
         self._episode_steps = int(shape.integers(self._min_steps, self._max_steps + 1))
         self._terminates = bool(shape.integers(2)) if self._ending == "either" else self._ending == "terminate"
-        self._step = 0
-        return self._observe(np.full(len(self._sizes), -1)), {}
+        self._last_action = np.full(len(self._sizes), -1)
 
-    def step(self, action: Action) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
-        """Count one step and show the action taken."""
-        if self._step >= self._episode_steps:
-            raise gymnasium.error.ResetNeeded("step() after the end of the episode: call reset() first")
-        action = np.asarray(action)
-        if action.shape != self._sizes.shape or (action < 0).any() or (action >= self._sizes).any():
+    def _reward(self, action: Action) -> float:
+        if action.shape != (len(self._sizes),) or (action < 0).any() or (action >= self._sizes).any():
             raise ValueError(f"action {action.tolist()} is none of {self.action_space}")
-        self._step += 1
-        is_last = self._step == self._episode_steps
-        terminated = is_last and self._terminates
-        return self._observe(action), float(self._step), terminated, is_last and not terminated, {}
+        self._last_action = action
+        return float(self._step + 1)
 
-    def _observe(self, last_action: Action) -> Observation:
-        return np.array([self._fingerprint, self._step, *last_action], np.float32)
+    def _observe(self) -> Observation:
+        return np.array([self._fingerprint, self._step, *self._last_action], np.float32)
 
 
-class MaskedLevers(gymnasium.Env[Observation, Action]):
+class MaskedLevers(Toy):
     """A row of levers of which some positions are blocked, others at every step.
 
     A lever at position j pays `(j + 1) / sizes[i]`, so the best is always the highest position that is not blocked; the
@@ -151,24 +170,14 @@ class MaskedLevers(gymnasium.Env[Observation, Action]):
     """
 
     def __init__(self, sizes: tuple[int, ...] = (2, 3, 5), episode_steps: int = 10, *, strict: bool = False) -> None:
-        self.action_space = spaces.MultiDiscrete(np.array(sizes))
-        self.observation_space = spaces.Box(0.0, 1.0, (sum(sizes) + 1,), np.float32)
-        self.max_episode_steps: int | None = episode_steps
-        self.reward_range: tuple[float, float] | None = (-1.0, 1.0)
+        super().__init__(sizes, spaces.Box(0.0, 1.0, (sum(sizes) + 1,), np.float32), episode_steps, (-1.0, 1.0))
         self.best_return = 0.0
         self._strict = strict
-        self._sizes = sizes
         self._pay = np.concatenate([(np.arange(size) + 1) / size for size in sizes]) / len(sizes)
         self._starts = np.cumsum([0, *sizes[:-1]])
-        self._episode_steps = episode_steps
         self._free = np.zeros((episode_steps + 1, sum(sizes)), bool)
-        self._step = episode_steps
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Observation, dict[str, Any]]:
-        """Draw which positions are free in every step of a new episode."""
-        super().reset(seed=seed)
+    def _draw(self, seed: int | None) -> None:
         self._free = self.np_random.random(self._free.shape) < 0.5
         for start, size in zip(self._starts, self._sizes, strict=True):
             # One position of each lever is always free.
@@ -176,29 +185,22 @@ class MaskedLevers(gymnasium.Env[Observation, Action]):
             self._free[np.arange(len(self._free)), spared] = True
         best = np.maximum.reduceat(np.where(self._free[:-1], self._pay, 0.0), self._starts, axis=1)
         self.best_return = float(best.sum())
-        self._step = 0
-        return self._observe(), self._info()
 
-    def step(self, action: Action) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
-        """Pay for the positions of the levers, then block others."""
-        if self._step >= self._episode_steps:
-            raise gymnasium.error.ResetNeeded("step() after the end of the episode: call reset() first")
-        positions = self._starts + np.asarray(action)
+    def _reward(self, action: Action) -> float:
+        positions = self._starts + action
         is_free = self._free[self._step, positions]
         if self._strict and not is_free.all():
-            raise ValueError(f"action {np.asarray(action).tolist()} is illegal in step {self._step + 1}")
-        reward = float(np.where(is_free, self._pay[positions], -1 / len(self._sizes)).sum())
-        self._step += 1
-        return self._observe(), reward, self._step == self._episode_steps, False, self._info()
+            raise ValueError(f"action {action.tolist()} is illegal in step {self._step + 1}")
+        return float(np.where(is_free, self._pay[positions], -1 / len(self._sizes)).sum())
 
     def _observe(self) -> Observation:
-        return np.array([*self._free[self._step], 1.0 - self._step / self._episode_steps], np.float32)
+        return np.array([*self._free[self._step], self._fraction_left()], np.float32)
 
     def _info(self) -> dict[str, Any]:
         return {"action_mask": self._free[self._step].copy()}
 
 
-class TabularFMDP(gymnasium.Env[Observation, Action]):
+class TabularFMDP(Toy):
     """One state and N dimensions with n choices each; every action ends the episode.
 
     The reward is +1 if all dimensions choose their optimal sub-action at once (choice 0, in each of them) and −1
@@ -208,32 +210,19 @@ class TabularFMDP(gymnasium.Env[Observation, Action]):
     Observation: a single 1. An agent sees nothing else, there is nothing else to see.
     """
 
+    optimal_return = 1.0
+
     def __init__(self, num_dimensions: int = 3, num_choices: int = 3) -> None:
-        self.action_space = spaces.MultiDiscrete(np.full(num_dimensions, num_choices))
-        self.observation_space = spaces.Box(0.0, 1.0, (1,), np.float32)
-        self.max_episode_steps: int | None = 1
-        self.reward_range: tuple[float, float] | None = (-1.0, 1.0)
-        self.optimal_return = 1.0
-        self._is_running = False
+        super().__init__((num_choices,) * num_dimensions, spaces.Box(0.0, 1.0, (1,), np.float32), 1, (-1.0, 1.0))
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Observation, dict[str, Any]]:
-        """Return to the one state there is."""
-        super().reset(seed=seed)
-        self._is_running = True
-        return np.ones(1, np.float32), {}
+    def _reward(self, action: Action) -> float:
+        return 1.0 if (action == 0).all() else -1.0
 
-    def step(self, action: Action) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
-        """Pay the reward and end the episode."""
-        if not self._is_running:
-            raise gymnasium.error.ResetNeeded("step() after the end of the episode: call reset() first")
-        self._is_running = False
-        reward = 1.0 if (np.asarray(action) == 0).all() else -1.0
-        return np.ones(1, np.float32), reward, True, False, {}
+    def _observe(self) -> Observation:
+        return np.ones(1, np.float32)
 
 
-TOYS: Final[dict[str, type[gymnasium.Env[Observation, Action]]]] = {
+TOYS: Final[dict[str, Callable[[], Toy]]] = {
     "toy-levers": LeverGame,
     "toy-counting": CountingEnv,
     "toy-masked": MaskedLevers,
@@ -241,7 +230,7 @@ TOYS: Final[dict[str, type[gymnasium.Env[Observation, Action]]]] = {
 }
 
 
-def make_toy(task: str, render_mode: str | None) -> gymnasium.Env[Observation, Action]:
+def make_toy(task: str, render_mode: str | None) -> Toy:
     """Build the toy of that name, in its usual size."""
     if render_mode is not None:
         raise UserError(f"{task} has no pictures")

@@ -8,8 +8,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from revalued.algorithms.loss import Predictions, TensorBatch, loss_terms
-from revalued.networks import Parameters, predict
+from revalued.algorithms.loss import loss_terms
+from revalued.learner.engine import to_tensors
+from revalued.learner.torch_update import ask_critics
+from revalued.replay.batch import read_batch
 from revalued.run.load import SavedRun
 from revalued.seeding import stream_rng
 
@@ -53,39 +55,16 @@ def replay_errors(run: SavedRun, *, sample: int = SAMPLE, seed: int = 0) -> Repl
 @torch.no_grad()
 def td_errors(run: SavedRun, rows: NDArray[np.int64]) -> NDArray[np.float32]:
     """Return |y − Q|, mean over critics, of stored transitions, as the learner would compute it now."""
-    if run.target is None:
-        raise ValueError("there are no target critics in this checkpoint")
-    policy, algorithm = run.policy, run.config.algorithm
-
-    def ask(critics: Parameters, observations: torch.Tensor) -> torch.Tensor:
-        return predict(critics, observations, policy.shape, policy.exists)
-
+    assert run.target is not None
+    policy, algorithm, mask_size = run.policy, run.config.algorithm, run.task.info.mask_size
     found: list[NDArray[np.float32]] = []
     for start in range(0, len(rows), _BLOCK):
-        batch = _batch(run, rows[start : start + _BLOCK])
-        predictions = Predictions(
-            ask(policy.parameters, batch.observations),
-            ask(run.target, batch.next_observations),
-            online_next=ask(policy.parameters, batch.next_observations) if algorithm.double_q else None,
-        )
-        found.append(loss_terms(algorithm, predictions, batch, policy.exists, policy.support).priorities.numpy())
+        block = rows[start : start + _BLOCK]
+        stored = read_batch(run.replay, block, np.ones(len(block), np.float32), mask_size)
+        now, following = policy.normalise(stored.observations), policy.normalise(stored.next_observations)
+        stored = stored._replace(observations=now, next_observations=following)
+        batch = to_tensors(stored, policy.shape.actions, policy.device)
+        predictions = ask_critics(algorithm, policy.parameters, run.target, batch, policy.shape, policy.exists)
+        terms = loss_terms(algorithm, predictions, batch, policy.exists, policy.support)
+        found.append(terms.priorities.cpu().numpy())
     return np.concatenate(found)
-
-
-def _batch(run: SavedRun, rows: NDArray[np.int64]) -> TensorBatch:
-    replay, size = run.replay, run.task.info.mask_size
-    next_rows = replay["next_rows"][rows]
-    legal = None
-    if size:
-        masks = np.unpackbits(replay["masks"][next_rows], axis=1, count=size).view(np.bool_)
-        legal = torch.from_numpy(run.policy.shape.actions.legal(masks))
-    normalise = run.policy.normalise
-    return TensorBatch(
-        observations=torch.from_numpy(normalise(replay["observations"][rows])),
-        actions=torch.from_numpy(replay["actions"][rows].astype(np.int64)),
-        returns=torch.from_numpy(replay["returns"][rows]),
-        discounts=torch.from_numpy(replay["discounts"][rows]),
-        next_observations=torch.from_numpy(normalise(replay["observations"][next_rows])),
-        weights=torch.ones(len(rows)),
-        next_legal=legal,
-    )

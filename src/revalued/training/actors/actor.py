@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -17,7 +16,7 @@ from revalued.envs import Lanes, Task, lanes_from
 from revalued.native.choice import native_critics
 from revalued.networks import NetworkShape, zeros
 from revalued.seeding import episode_stream, exploration_rng
-from revalued.training.actors.block import Arrays, Block, BlockShape
+from revalued.training.actors.block import Arrays, BlockShape
 
 
 @dataclass(frozen=True)
@@ -80,33 +79,22 @@ class Actor:
         if version != self._version:
             self._policy.load_tensors({name: torch.tensor(array) for name, array in weights.items()})
             self._version = version
-        block = self._empty(number, version, num_steps)
-        resets: list[NDArray[np.float32]] = []
-        reset_masks: list[NDArray[np.bool_]] = []
+        arrays = {name: np.zeros(*kind) for name, kind in self._plan.block_shape.layout(num_steps, 0).items()}
+        arrays["header"][:] = self._actor, self._incarnation, number, version
+        arrays["first_observations"][:] = self._observations
+        if self._masks is not None:
+            arrays["first_masks"][:] = self._masks
+        observations, masks = np.zeros_like(arrays["next_observations"]), np.zeros_like(arrays["next_masks"])
         for row in range(num_steps):
             before = env_steps + row * self._plan.num_lanes
             actions = explore(self._policy, self._observations, self._plan.exploration, before, self._rng, self._masks)
             self._lanes.step_async(self._plan.network.actions.to_environment(actions))
             step = self._lanes.step_wait()
-            block.actions[row], block.rewards[row] = actions, step.rewards
-            block.terminated[row], block.truncated[row] = step.terminated, step.truncated
-            block.next_observations[row] = step.next_observations
-            ended = step.terminated | step.truncated
-            resets.append(step.observations[ended])
+            arrays["actions"][row], arrays["rewards"][row] = actions, step.rewards
+            arrays["terminated"][row], arrays["truncated"][row] = step.terminated, step.truncated
+            arrays["next_observations"][row], observations[row] = step.next_observations, step.observations
             if step.next_masks is not None and step.masks is not None:
-                block.next_masks[row] = step.next_masks
-                reset_masks.append(step.masks[ended])
+                arrays["next_masks"][row], masks[row] = step.next_masks, step.masks
             self._observations, self._masks = step.observations, step.masks
-        ends = {"reset_observations": np.concatenate(resets)}
-        ends["reset_masks"] = (
-            np.concatenate(reset_masks) if reset_masks else np.zeros((len(ends["reset_observations"]), 0), np.bool_)
-        )
-        return {**block.to_arrays(), **ends}
-
-    def _empty(self, number: int, version: int, num_steps: int) -> Block:
-        layout = self._plan.block_shape.layout(num_steps, num_ends=0)
-        arrays: dict[str, Any] = {name: np.zeros(*kind) for name, kind in layout.items() if name != "header"}
-        arrays["first_observations"] = self._observations
-        if self._masks is not None:
-            arrays["first_masks"] = self._masks
-        return Block(self._actor, self._incarnation, number, version, **arrays)
+        ended = arrays["terminated"] | arrays["truncated"]
+        return {**arrays, "reset_observations": observations[ended], "reset_masks": masks[ended]}

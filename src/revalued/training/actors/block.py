@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,11 +14,31 @@ from revalued.envs import LaneError
 Arrays = dict[str, NDArray[Any]]
 """How blocks and weights travel: arrays by name, nothing else."""
 
-_HEADER = "header"
+HEADER = ("actor", "incarnation", "number", "version")
+"""What the first array of a block says, a number each."""
 
 
 class BlockError(LaneError):
     """A block is not what was asked for; nothing of it has been used."""
+
+
+@dataclass(frozen=True)
+class Ticket:
+    """One block that an actor was asked for."""
+
+    actor: int
+    incarnation: int
+    number: int
+    """Of the block within this incarnation, from 0."""
+    version: int
+    """Of the weights to act with: the learner's updates when they were published."""
+    env_steps: int
+    """Interactions before this block, in the order in which they were asked for; ε follows from it."""
+    num_steps: int
+    """Steps of every lane."""
+    max_updates: int
+    """Updates that the block will pay for, at most."""
+    sent_at: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -43,7 +63,7 @@ class BlockShape:
         observation, mask = (self.observation_size,), (self.mask_size,)
         float32, float64, boolean = np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.bool_)
         return {
-            _HEADER: ((4,), np.dtype(np.int64)),
+            "header": ((len(HEADER),), np.dtype(np.int64)),
             "first_observations": ((*lanes, *observation), float32),
             "first_masks": ((*lanes, *mask), boolean),
             "actions": ((*steps, self.num_dimensions), self.action_type),
@@ -98,11 +118,6 @@ class Block:
         """Return what was legal there, [T, L, M]."""
         return _filled(self.next_masks, self.ended, self.reset_masks)
 
-    def to_arrays(self) -> Arrays:
-        """Return the block as it travels."""
-        arrays = {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
-        return {_HEADER: np.array([self.actor, self.incarnation, self.number, self.version], np.int64), **arrays}
-
 
 def _filled(values: NDArray[Any], ended: NDArray[np.bool_], resets: NDArray[Any]) -> NDArray[Any]:
     filled = values.copy()
@@ -110,15 +125,13 @@ def _filled(values: NDArray[Any], ended: NDArray[np.bool_], resets: NDArray[Any]
     return filled
 
 
-def read_block(
-    arrays: object, shape: BlockShape, *, actor: int, incarnation: int, number: int, version: int, num_steps: int
-) -> Block:
+def read_block(arrays: object, shape: BlockShape, ticket: Ticket) -> Block:
     """Return the block that was asked for; anything else is refused, naming the actor, lane and step."""
-    where = f"actor {actor}, block {number}"
+    where = f"actor {ticket.actor}, block {ticket.number}"
     if not isinstance(arrays, Mapping) or not isinstance(arrays.get("terminated"), np.ndarray):
         raise BlockError(f"{where}: what came is no block")
     num_ends = len(np.asarray(arrays.get("reset_observations", ())))
-    layout = shape.layout(num_steps, num_ends)
+    layout = shape.layout(ticket.num_steps, num_ends)
     if set(arrays) != set(layout):
         raise BlockError(f"{where}: it has the arrays {sorted(map(str, arrays))} instead of {sorted(layout)}")
     for name, (wanted_shape, wanted_type) in layout.items():
@@ -126,40 +139,36 @@ def read_block(
         if not isinstance(array, np.ndarray) or array.dtype != wanted_type or array.shape != wanted_shape:
             found = f"{array.dtype} {array.shape}" if isinstance(array, np.ndarray) else repr(type(array))
             raise BlockError(f"{where}: {name} is {found} instead of {wanted_type} {wanted_shape}")
-    wanted = {"actor": actor, "incarnation": incarnation, "number": number, "version": version}
-    for (name, value), found in zip(wanted.items(), arrays[_HEADER].tolist(), strict=True):
-        if found != value:
-            raise BlockError(f"{where}: it says {name} {found} where {value} was asked for")
-    fields: dict[str, Any] = {name: array for name, array in arrays.items() if name != _HEADER}
-    block = Block(actor, incarnation, number, version, **fields)
+    header = dict(zip(HEADER, arrays["header"].tolist(), strict=True))
+    for name, found in header.items():
+        if found != getattr(ticket, name):
+            raise BlockError(f"{where}: it says {name} {found} where {getattr(ticket, name)} was asked for")
+    block = Block(**header, **{name: array for name, array in arrays.items() if name != "header"})
     _check_numbers(block, shape, where)
     return block
 
 
 def _check_numbers(block: Block, shape: BlockShape, where: str) -> None:
-    first_lane = block.actor * shape.num_lanes
+    def refuse(is_wrong: NDArray[np.bool_], reason: Callable[[int, int], str], first_step: int = 1) -> None:
+        """Refuse the block at the first of these [T, L] that is wrong."""
+        for row, column in np.argwhere(is_wrong)[:1].tolist():
+            lane, step = block.actor * shape.num_lanes + column, first_step + row
+            raise BlockError(
+                f"{where}, lane {lane}, step {step} of the block: {reason(row, column)}", lane=lane, step=step
+            )
 
-    def refuse(lane: int, step: int, reason: str) -> None:
-        lane += first_lane
-        raise BlockError(f"{where}, lane {lane}, step {step} of the block: {reason}", lane=lane, step=step)
+    def not_finite(values: NDArray[np.float32]) -> NDArray[np.bool_]:
+        is_wrong: NDArray[np.bool_] = np.any(~np.isfinite(values), axis=-1)
+        return is_wrong
 
     if len(block.reset_observations) != np.count_nonzero(block.ended):
         raise BlockError(f"{where}: it has {len(block.reset_observations)} resets for {block.ended.sum()} ends")
-    lanes_of_ends, steps_of_ends = block.ended.nonzero()[1], block.ended.nonzero()[0] + 1
-    for lane in _rows_not_finite(block.first_observations):
-        refuse(int(lane), 0, "the first observation is not finite")
-    for step, lane in np.argwhere(~np.isfinite(block.rewards)):
-        refuse(int(lane), int(step) + 1, f"the reward is {block.rewards[step, lane]}")
-    for row in _rows_not_finite(block.next_observations.reshape(-1, shape.observation_size)):
-        step, lane = divmod(int(row), shape.num_lanes)
-        refuse(lane, step + 1, "the observation is not finite")
-    for end in _rows_not_finite(block.reset_observations):
-        refuse(int(lanes_of_ends[end]), int(steps_of_ends[end]), "the observation of the next episode is not finite")
-    if block.actions.max() >= shape.max_choices:
-        step, lane, _ = np.argwhere(block.actions >= shape.max_choices)[0].tolist()
-        refuse(lane, step + 1, f"action {block.actions[step, lane].tolist()} is not below {shape.max_choices}")
-
-
-def _rows_not_finite(values: NDArray[np.float32]) -> NDArray[np.int64]:
-    finite = np.isfinite(values)
-    return np.flatnonzero(~finite.all(axis=1)) if not finite.all() else np.zeros(0, np.int64)
+    first, rewards, actions = block.first_observations[None], block.rewards, block.actions
+    refuse(not_finite(first), lambda step, lane: "the first observation is not finite", first_step=0)
+    refuse(~np.isfinite(rewards), lambda step, lane: f"the reward is {rewards[step, lane]}")
+    refuse(not_finite(block.next_observations), lambda step, lane: "the observation is not finite")
+    refuse(not_finite(block.observations()), lambda step, lane: "the observation of the next episode is not finite")
+    refuse(
+        np.any(actions >= shape.max_choices, axis=-1),
+        lambda step, lane: f"action {actions[step, lane].tolist()} is not below {shape.max_choices}",
+    )

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from revalued.envs import LaneError
-from revalued.training.actors.block import Arrays
-from revalued.training.actors.link import Link, Report, Ticket
+from revalued.training.actors.block import Arrays, Ticket
+from revalued.training.actors.link import Link, Report
 from revalued.training.actors.pacing import Pace
 from revalued.training.trainer import Counts
 

@@ -1,30 +1,11 @@
-"""What passes between the learner and its actors, and what anything that carries it has to offer."""
+"""What comes back from actors, and what anything that carries calls to them has to offer."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Protocol
 
-from revalued.training.actors.block import Arrays
-
-
-@dataclass(frozen=True)
-class Ticket:
-    """One block that an actor was asked for."""
-
-    actor: int
-    incarnation: int
-    number: int
-    """Of the block within this incarnation, from 0."""
-    version: int
-    """Of the weights to act with: the learner's updates when they were published."""
-    env_steps: int
-    """Interactions before this block, in the order in which they were asked for; ε follows from it."""
-    num_steps: int
-    """Steps of every lane."""
-    max_updates: int
-    """Updates that the block will pay for, at most."""
-    sent_at: float = 0.0
+from revalued.training.actors.block import Arrays, Ticket
 
 
 @dataclass(frozen=True)

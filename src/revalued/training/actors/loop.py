@@ -13,9 +13,9 @@ from revalued.config import TrainConfig
 from revalued.envs import LaneError, Task
 from revalued.replay import Replay
 from revalued.training.actors.actor import ActorPlan, lanes_of
-from revalued.training.actors.block import Arrays, Block, BlockError, read_block
+from revalued.training.actors.block import Arrays, Block, BlockError, Ticket, read_block
 from revalued.training.actors.fleet import Fleet
-from revalued.training.actors.link import Link, Ticket
+from revalued.training.actors.link import Link
 from revalued.training.actors.pacing import Pace
 from revalued.training.build import AgentShape
 from revalued.training.trainer import LoopState, Trainer
@@ -122,11 +122,7 @@ class ActorLoop:
             trainer.save_if_due()
 
     def _store(self, trainer: Trainer, ticket: Ticket, arrays: Arrays) -> None:
-        block = read_block(
-            arrays, self.plan.block_shape,
-            actor=ticket.actor, incarnation=ticket.incarnation, number=ticket.number, version=ticket.version,
-            num_steps=ticket.num_steps,
-        )  # fmt: skip
+        block = read_block(arrays, self.plan.block_shape, ticket)
         self._check_stream(block)
         staleness = trainer.updates - block.version
         self._staleness.append(staleness)
@@ -160,11 +156,10 @@ class ActorLoop:
 def store_block(replay: Replay, block: Block) -> None:
     """Append all steps of a checked block to its lanes; its first actions belong to what the lanes saw last."""
     lanes = np.array(lanes_of(block.actor, len(block.first_observations)))
-    is_masked = block.first_masks.shape[1] > 0
     if block.number == 0:
         # cuts off what a predecessor left unfinished: its last steps must not bootstrap from the new episode
-        replay.begin(block.first_observations, lanes, block.first_masks if is_masked else None)
-    observations, masks = block.observations(), block.masks() if is_masked else None
+        replay.begin(block.first_observations, lanes, block.first_masks)
+    observations, masks = block.observations(), block.masks()
     for step in range(len(block.rewards)):
         replay.append(
             block.actions[step],
@@ -174,6 +169,6 @@ def store_block(replay: Replay, block: Block) -> None:
             block.next_observations[step],
             observations[step],
             lanes,
-            next_masks=block.next_masks[step] if is_masked else None,
-            reset_masks=None if masks is None else masks[step],
+            block.next_masks[step],
+            masks[step],
         )

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from revalued.config import TrainConfig
-from revalued.training.actors.link import Ticket
+from revalued.training.actors.block import Ticket
 
 _VERSIONS_PER_BOUND = 8
 """Weights are published when they are older than this fraction of the bound: publishing costs the learner time."""

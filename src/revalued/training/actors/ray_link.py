@@ -14,8 +14,8 @@ from typing import Any
 
 from revalued.errors import UserError
 from revalued.training.actors.actor import Actor, ActorPlan
-from revalued.training.actors.block import Arrays
-from revalued.training.actors.link import Report, Ticket
+from revalued.training.actors.block import Arrays, Ticket
+from revalued.training.actors.link import Report
 
 LOCAL, AUTO = "local", "auto"
 _OBJECT_STORE_BYTES = 500 * 2**20
