@@ -22,7 +22,7 @@ from revalued.run.prepare import PreparedRun, prepare, resolve_threads
 from revalued.run.progress import ProgressView, Silent
 from revalued.run.recorder import Recorder
 from revalued.training.callbacks import Callbacks
-from revalued.training.evaluation import Episode, Video, play
+from revalued.training.evaluation import Episode, Video, checked_seeds, cut_off_note, play
 from revalued.training.loop import LaneLoop
 from revalued.training.trainer import Loop, RunResult, Trainer
 
@@ -96,8 +96,14 @@ def evaluate(
     video: Video | None = None,
 ) -> Iterator[Episode]:
     """Play greedy episodes with the newest policy of a run; a `video` is shown all of them."""
+    checked_seeds(seed, episodes)  # before anything is loaded
     run = load_run(path, warn, env, device="auto")
-    yield from play(run.task, run.policy, episodes, seed, video=video)
+    max_steps, is_told = run.config.schedule.max_eval_steps, False
+    for episode in play(run.task, run.policy, episodes, seed, video=video, max_steps=max_steps):
+        if episode.is_cut_off and not is_told:
+            warn(f"warning: {cut_off_note(max_steps)}")
+            is_told = True
+        yield episode
 
 
 def assemble(

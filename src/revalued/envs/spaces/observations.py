@@ -106,7 +106,7 @@ def _joined(keys: list[Any], parts: list[ObservationCodec], where: str, expected
         except (KeyError, IndexError, TypeError):
             complete = False
         if not complete:
-            raise EnvFault(f"the observation{where} should be {expected}, it is {_shortened(observation)}")
+            raise EnvFault(f"the observation{where} should be {expected}, it is {shortened(observation)}")
         return np.concatenate([part.flatten(value) for part, value in zip(parts, values, strict=True)])
 
     nothing = np.zeros(0, np.float32)
@@ -114,6 +114,7 @@ def _joined(keys: list[Any], parts: list[ObservationCodec], where: str, expected
     return ObservationCodec(low, high, flatten)
 
 
-def _shortened(value: Any, length: int = 80) -> str:
+def shortened(value: Any, length: int = 80) -> str:
+    """Return what a value looks like, in one line of bounded length."""
     text = " ".join(repr(value).split())
     return text if len(text) <= length else text[: length - 3] + "..."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +14,7 @@ import numpy as np
 from revalued.config import to_dict
 from revalued.envs import EnvSource
 from revalued.envs.spaces.choice_table import ChoiceTable, choice_table
+from revalued.envs.spaces.factored import FactoredEnv
 from revalued.errors import UserError
 from revalued.report import pages
 from revalued.report.drawing import Panel, panel_svg, require_matplotlib
@@ -30,7 +31,7 @@ from revalued.report.inspection.replay_errors import ReplayErrors, replay_errors
 from revalued.report.inspection.run_panels import learning_panels, replay_panels
 from revalued.report.video import check_video, record_video
 from revalued.run.load import SavedRun, load_run
-from revalued.seeding import evaluate_seeds
+from revalued.training.evaluation import Watch, checked_seeds, cut_off_note
 
 GENERATOR = "revalued inspect"
 CLOSE_UP_STEPS = 100
@@ -65,8 +66,7 @@ def inspect_run(
     The episodes are those of `revalued evaluate` with the same seed. A file that is no earlier page of this kind is
     replaced only by `force`.
     """
-    if episodes < 1:
-        raise UserError(f"episodes = {episodes} is not possible: it must be at least 1")
+    seeds = checked_seeds(seed, episodes)
     require_matplotlib()
     run = load_run(path, warn, env, replay=True)
     out = path / "inspect.html" if out is None else out
@@ -74,7 +74,9 @@ def inspect_run(
     pages.check_replaceable(out, mark, force)
     beside = out.with_suffix(".mp4")
     may_replace_video = force or out.exists() or not beside.exists()
-    played = play_episodes(run, evaluate_seeds(seed, episodes), video=video)
+    played = play_episodes(run, seeds, video=video)
+    if any(record.outcome.is_cut_off for record in played.records):
+        warn(cut_off_note(run.config.schedule.max_eval_steps))
     if played.video is not None and len(played.video) > LARGEST_EMBEDDED_VIDEO:
         if not may_replace_video:
             raise UserError(f"the video is too large for the page, and {beside} exists: move it away or add --force")
@@ -84,21 +86,21 @@ def inspect_run(
     return out
 
 
-def play_episodes(run: SavedRun, seeds: Sequence[int], *, video: bool) -> Played:
+def play_episodes(run: SavedRun, seeds: Iterable[int], *, video: bool) -> Played:
     """Play the episodes, with a video of the first if wanted and possible."""
-    decomposition = run.config.algorithm.decomposition
-    video_bytes, first, reason = None, None, ""
+    first_seed, *seeds_left = seeds
+    video_bytes, records, reason = None, [], ""
     if video:
         try:
-            video_bytes, first = _with_video(run, seeds[0])
+            video_bytes, first = _with_video(run, first_seed)
+            records.append(first)
         except UserError as error:
             reason = str(error)
     env = run.task.make()
     try:
         choices = choice_table(env)
-        records = [] if first is None else [first]
-        for seed in seeds[len(records) :]:
-            records.append(record_episode(env, run.policy, seed, decomposition=decomposition))
+        for seed in seeds_left if records else [first_seed, *seeds_left]:
+            records.append(_record(run, env, seed))
     finally:
         env.close()
     return Played(records, choices, video_bytes, reason)
@@ -111,11 +113,15 @@ def _with_video(run: SavedRun, seed: int) -> tuple[bytes, EpisodeRecord]:
         env = run.task.make("rgb_array")
         try:
             with record_video(env, path) as watch:
-                decomposition = run.config.algorithm.decomposition
-                record = record_episode(env, run.policy, seed, decomposition=decomposition, watch=watch)
+                record = _record(run, env, seed, watch)
         finally:
             env.close()
         return path.read_bytes(), record
+
+
+def _record(run: SavedRun, env: FactoredEnv, seed: int, watch: Watch = lambda total_reward: None) -> EpisodeRecord:
+    decomposition, max_steps = run.config.algorithm.decomposition, run.config.schedule.max_eval_steps
+    return record_episode(env, run.policy, seed, decomposition=decomposition, watch=watch, max_steps=max_steps)
 
 
 def page_of(run: SavedRun, played: Played, errors: ReplayErrors | None, seed: int, video_name: str) -> str:
