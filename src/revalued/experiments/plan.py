@@ -16,6 +16,7 @@ from revalued.settings import configure
 from revalued.validation import validate
 
 _PAPER_EVAL_EVERY = 1_000
+MAX_SEEDS = 10_000
 
 
 @dataclass(frozen=True)
@@ -123,8 +124,8 @@ def labels_at(experiment: Experiment, scale: Scale, chosen: Sequence[str] = ()) 
 def plan(experiment: Experiment, scale: Scale, seeds: int | None = None, tasks: Sequence[str] = ()) -> list[PlannedRun]:
     """Return all runs; every comparison has its first seed before any has its second."""
     count = experiment.seeds_at(scale) if seeds is None else seeds
-    if count < 1:
-        raise UserError(f"seeds = {count} is not possible: it must be at least 1")
+    if not 1 <= count <= MAX_SEEDS:
+        raise UserError(f"seeds = {count} is not possible: it must be at least 1 and at most {MAX_SEEDS:,}")
     compared = [
         (variant, label, run_config(experiment, scale, variant, label))
         for label in labels_at(experiment, scale, tasks)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterator, Mapping
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,8 @@ class RunFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.is_begun = False
+        """Whether a run has made a step here, in this process."""
         self.eval_table = Table(path / "eval.csv", EVAL_COLUMNS)
         self.metric_table = Table(path / "metrics.csv", METRIC_COLUMNS)
 
@@ -39,6 +42,17 @@ class RunFolder:
         folder.eval_table.create()
         folder.metric_table.create()
         return folder
+
+    def remove(self, made: Sequence[Path]) -> None:
+        """Take a folder that `create` filled away again, with those of the `missing_folders` that hold nothing else."""
+        for child in self.path.iterdir():
+            if child.is_dir() and not child.is_symlink():
+                shutil.rmtree(child)
+            else:
+                child.unlink()
+        with suppress(OSError):  # not empty
+            for path in made:
+                path.rmdir()
 
     @classmethod
     def open(cls, path: Path) -> RunFolder:
@@ -124,6 +138,11 @@ def default_path(task: str, algo: str, seed: int) -> Path:
     while path.exists():
         path, number = base.with_name(f"{base.name}-{number}"), number + 1
     return path
+
+
+def missing_folders(path: Path) -> list[Path]:
+    """Return which folders have to be made for a path, the innermost first."""
+    return [folder for folder in (path, *path.parents) if not folder.exists()]
 
 
 def refuse_existing(path: Path) -> None:
