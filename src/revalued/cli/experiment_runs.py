@@ -23,6 +23,7 @@ from revalued.experiments.result_files import RESULTS
 from revalued.experiments.runner import ExperimentOutcome, carry_out, workload_of
 from revalued.experiments.scales import Scale
 from revalued.experiments.workload import Workload
+from revalued.interrupts import raise_again
 from revalued.run.progress import format_duration
 
 _DEFAULT_JOBS = 2
@@ -135,6 +136,7 @@ def train_all(
     where: Where,
 ) -> int:
     """Train what is not trained yet; say how it ended and how to go on."""
+    raise_again()
     view = make_overview(quiet=quiet)
     stop = StopRequest()
     try:

@@ -10,6 +10,7 @@ from typing import Annotated
 import tyro
 
 from revalued.cli.parsing import parse
+from revalued.interrupts import raise_again
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,7 @@ def report(arguments: list[str]) -> int:
     given = parse(ReportArguments, "report", arguments)
     from revalued.report import builder
 
+    raise_again()
     if given.markdown:
         if given.output is None:
             print(builder.markdown(given.results), end="")

@@ -13,6 +13,7 @@ from revalued.experiments.catalogue import METAWORLD, find_experiment
 from revalued.experiments.plan import ComputedExperiment, Experiment, plan
 from revalued.experiments.result_files import RESULTS
 from revalued.experiments.scales import Scale, find_scale
+from revalued.interrupts import raise_again
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,7 @@ def _compute(experiment: ComputedExperiment, scale: Scale, given: ReproduceArgum
     from revalued.experiments.overview import make_overview
     from revalued.experiments.runner import compute_experiment
 
+    raise_again()
     view = make_overview(quiet=given.quiet)
     try:
         outcome = compute_experiment(experiment, scale, given.out, view)

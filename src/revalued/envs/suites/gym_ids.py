@@ -23,7 +23,9 @@ def make_gym_env(task: str, render_mode: str | None) -> gymnasium.Env[Any, Any]:
         _import(module, task)
     if render_mode is not None:
         _prepare_drawing()
-    drawing = {} if render_mode is None else {"render_mode": render_mode}  # not every constructor knows the word
+    drawing: dict[str, Any] = (
+        {} if render_mode is None else {"render_mode": render_mode}
+    )  # not every constructor knows the word
     try:
         # Gymnasium's checker would only repeat, as warnings, what lanes refuse as errors.
         return gymnasium.make(name, disable_env_checker=True, **drawing)
