@@ -57,6 +57,7 @@ class RunFolder:
     @classmethod
     def open(cls, path: Path) -> RunFolder:
         """Open a folder that `create` made."""
+        refuse_no_text(path)
         if not (path / "config.json").is_file():
             raise UserError(f"{path} is no run folder: it has no config.json")
         return cls(path)
@@ -147,5 +148,14 @@ def missing_folders(path: Path) -> list[Path]:
 
 def refuse_existing(path: Path) -> None:
     """Refuse a path for a new run where there is anything already."""
+    refuse_no_text(path)
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise UserError(f"{path} already exists: continue it with 'revalued resume {path}', or choose another --out")
+
+
+def refuse_no_text(path: Path) -> None:
+    """Refuse a path whose bytes are no text: what is written there, not every library can read back."""
+    try:
+        os.fspath(path).encode()
+    except UnicodeEncodeError as error:
+        raise UserError(f"{os.fspath(path)!a} is no UTF-8 text: choose or make a folder whose name is") from error

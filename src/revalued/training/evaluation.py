@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from revalued.acting.policy import Policy
 from revalued.config import ScheduleConfig
 from revalued.envs import EnvFault, LaneError, Task, read_mask, store_observation
+from revalued.envs.faults import ENV_ERRORS, reason_of
 from revalued.envs.noise import TRUE_REWARD
 from revalued.errors import UserError
 from revalued.seeding import evaluate_seeds
@@ -147,13 +148,13 @@ class _GreedyEpisode:
                 over = self._step()
                 watch(self._total_reward)
         except EnvFault as fault:
-            raise self._failure(str(fault)) from fault
+            raise self._failure(reason_of(fault)) from fault
         return Episode(self._total_reward, self._length, self._success, is_cut_off=not over)
 
     def _reset(self) -> None:
         try:
             observation, info = self._env.reset(seed=self._seed)
-        except Exception as error:
+        except ENV_ERRORS as error:
             raise _fault(error) from error
         self._is_masked = "action_mask" in info
         self._look(observation, info)
@@ -164,7 +165,7 @@ class _GreedyEpisode:
         action = self._policy.shape.actions.to_environment(actions)[0]
         try:
             observation, reward, terminated, truncated, info = self._env.step(action)
-        except Exception as error:
+        except ENV_ERRORS as error:
             raise _fault(error) from error
         self._look(observation, info, is_terminal=bool(terminated))
         reward = float(info.get(TRUE_REWARD, reward))
@@ -186,6 +187,6 @@ class _GreedyEpisode:
         return LaneError(f"{where}: {reason}", step=self._length)
 
 
-def _fault(error: Exception) -> EnvFault:
+def _fault(error: BaseException) -> EnvFault:
     """Return what an environment did wrong by raising this."""
-    return error if isinstance(error, EnvFault) else EnvFault(f"{type(error).__name__}: {error}")
+    return error if isinstance(error, EnvFault) else EnvFault(reason_of(error))
