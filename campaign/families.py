@@ -103,6 +103,7 @@ def environments(folder: Path, bases: Path, rng: Generator) -> Result:
     workers = str(int(rng.integers(3)))
     task = f"gym:campaign.environments:campaign/{way}-{after}-v0"
     words = ["train", task, *QUICK, "--env-steps", "200", "--workers", workers, "--out", "out"]
+    words += ["--max-eval-steps", "1000"]
     child = start(words, folder)
     if way == "block":  # nothing can help it; but it must be possible to stop, and nobody may be left behind
         time.sleep(float(rng.uniform(0.5, 2.0)))

@@ -84,7 +84,7 @@ def test_a_new_kind_is_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
             patch.setattr("revalued.envs.kinds.KINDS", [*KINDS, kind])
             task = find_task(TaskSpec("pendulum:9.81", bins=5, reward_noise=0.1))
             assert task.info == TaskInfo(3, (5,), None, 200)
-            assert "true_reward" in _stepped(task.make())
+            assert "revalued.true_reward" in _stepped(task.make())
             assert isinstance(task.make_user_env().action_space, spaces.Box if keeps_spaces else spaces.MultiDiscrete)
             assert task_listing()[-1] == "pendulum:GRAVITY"
 

@@ -72,7 +72,7 @@ def test_the_true_reward_is_told_beside_the_noisy_one() -> None:
     exact.reset(seed=1)
     noisy.reset(seed=1)
     for _ in range(10):
-        assert noisy.step(ACTION)[4]["true_reward"] == exact.step(ACTION)[1]
+        assert noisy.step(ACTION)[4]["revalued.true_reward"] == exact.step(ACTION)[1]
 
 
 def test_noise_never_changes_what_happens() -> None:

@@ -63,7 +63,7 @@ def test_seeds_of_episodes() -> None:
     assert replaced == [1303680714, 3043862828, 410378363]
     tests = [evaluation_seed(7, updates, episode) for updates in (0, 1000) for episode in (0, 2)]
     assert tests == [794012740, 2194424428, 1284208246, 2472913974]
-    assert evaluate_seeds(7, 3) == [2523011498, 2315399314, 4144921569]
+    assert list(evaluate_seeds(7, 3)) == [2523011498, 2315399314, 4144921569]
 
 
 def test_seeds_differ_between_lanes_episodes_streams_and_runs() -> None:

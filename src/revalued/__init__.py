@@ -5,6 +5,11 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from revalued.cli.interrupts import end_at_once, is_command
+
+if is_command():
+    end_at_once()  # the next line takes half a second
+
 from revalued.envs.registration import register_tasks
 
 if TYPE_CHECKING:

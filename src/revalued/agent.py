@@ -156,7 +156,8 @@ class Agent:
 
     def evaluate(self, episodes: int = 10, seed: int = 0) -> list[Episode]:
         """Play greedy episodes in an environment of its own, masks respected; as `revalued evaluate` does."""
-        return list(play(self._run.task, self._acting().policy, episodes, seed))
+        max_steps = self.config.schedule.max_eval_steps
+        return list(play(self._run.task, self._acting().policy, episodes, seed, max_steps=max_steps))
 
     def save(self, path: str | Path, *, replay: bool = True, overwrite: bool = False) -> Path:
         """Write a run folder that `load` and all commands accept.

@@ -124,6 +124,8 @@ class ScheduleConfig:
     """Updates between greedy test episodes."""
     eval_episodes: int = 1
     """Greedy test episodes per evaluation; their mean is reported."""
+    max_eval_steps: int = 100_000
+    """Steps after which a greedy test episode is cut off: not every environment ends its episodes."""
     log_every: int = 200
     """Updates between rows of metrics.csv."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 import zlib
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -68,9 +69,9 @@ def evaluation_seed(seed: int, updates: int, episode: int) -> int:
     return episode_seed(seed, Stream.EVALUATION, updates, episode)
 
 
-def evaluate_seeds(seed: int, episodes: int) -> list[int]:
-    """Return the seeds of the episodes that `revalued evaluate` and `revalued inspect` play."""
-    return [episode_seed(seed, Stream.EVALUATE, 0, number) for number in range(episodes)]
+def evaluate_seeds(seed: int, episodes: int) -> Iterator[int]:
+    """Yield the seeds of the episodes that `revalued evaluate` and `revalued inspect` play."""
+    return (episode_seed(seed, Stream.EVALUATE, 0, number) for number in range(episodes))
 
 
 def noise_rng(episode_seed: int | None) -> np.random.Generator:

@@ -65,6 +65,7 @@ class Settings(TypedDict, total=False):
     warmup_env_steps: int
     eval_every: int
     eval_episodes: int
+    max_eval_steps: int
     log_every: int
     workers: int
     threads: int | None

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
+import os
 
 from revalued.algorithms.decompositions import find_decomposition
 from revalued.config import AlgorithmConfig, TrainConfig
+from revalued.envs.spaces.actions import MAX_BINS
 from revalued.errors import UserError
+
+_MAX_THREADS = 256
 
 
 def validate(config: TrainConfig) -> None:
@@ -15,7 +19,7 @@ def validate(config: TrainConfig) -> None:
     learner, schedule, replay = config.learner, config.schedule, config.replay
     exploration, execution = config.exploration, config.execution
     _require(config.seed >= 0, "seed", config.seed, "at least 0")
-    _require(config.bins >= 2, "bins", config.bins, "at least 2")
+    _require(2 <= config.bins <= MAX_BINS, "bins", config.bins, f"at least 2 and at most {MAX_BINS:,}")
     for name in ("reward_noise", "state_noise"):
         noise = getattr(config, name)
         _require(noise >= 0 and math.isfinite(noise), name, noise, "at least 0 and finite")
@@ -28,7 +32,7 @@ def validate(config: TrainConfig) -> None:
     _require(rate == "auto" or 0 < rate <= 1, "target_update_rate", rate, "above 0 and at most 1, or auto")
     decay = learner.weight_decay
     _require(0 <= decay * learner.learning_rate < 1, "weight_decay", decay, "at least 0, and below 1 / learning_rate")
-    for name in ("env_steps", "num_envs", "eval_every", "eval_episodes", "log_every"):
+    for name in ("env_steps", "num_envs", "eval_every", "eval_episodes", "max_eval_steps", "log_every"):
         _require(getattr(schedule, name) >= 1, name, getattr(schedule, name), "at least 1")
     ratio = schedule.updates_per_env_step
     _require(0.05 <= ratio <= 8, "updates_per_env_step", ratio, "between 0.05 and 8")
@@ -43,7 +47,14 @@ def validate(config: TrainConfig) -> None:
     _require(
         execution.workers <= schedule.num_envs, "workers", execution.workers, f"at most num_envs = {schedule.num_envs}"
     )
-    _require(execution.threads is None or execution.threads >= 1, "threads", execution.threads, "at least 1")
+    # a run of a larger machine keeps its number of threads, on which its rounding depends; libraries crash beyond
+    most = max(_MAX_THREADS, 4 * (os.cpu_count() or 1))
+    _require(
+        execution.threads is None or 1 <= execution.threads <= most,
+        "threads",
+        execution.threads,
+        f"at least 1 and at most {most} here",
+    )
     _require(execution.checkpoint_every >= 1, "checkpoint_every", execution.checkpoint_every, "at least 1")
     _require(execution.actors >= 0, "actors", execution.actors, "at least 0")
     if execution.actors > 0 and execution.workers > 0:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from revalued.cli.interrupts import raise_again
 from revalued.cli.parsing import parse
 
 
@@ -38,6 +39,7 @@ def evaluate(arguments: list[str]) -> int:
     from revalued.run.start import evaluate as play
     from revalued.training.evaluation import Episode, success_rate
 
+    raise_again()
     # One observation at a time: more threads would only wait for each other, and for those that draw the pictures.
     torch.set_num_threads(1)
     episodes: list[Episode] = []

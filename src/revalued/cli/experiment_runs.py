@@ -60,6 +60,7 @@ def train_all(ledger: Ledger, runs: FanOut, command: Sequence[str]) -> int:
     if runs.dry_run:
         _show_plan(ledger, work)
         return 0
+    raise_again()
     view = make_overview(quiet=runs.quiet)
     try:
         view.say(f"{ledger.experiment.name}: {ledger.experiment.title}\n{_note(ledger)}\n{_time_line(work)}")

@@ -6,6 +6,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from revalued.cli.interrupts import raise_again
 from revalued.cli.parsing import parse
 
 
@@ -26,6 +27,7 @@ def export(arguments: list[str]) -> int:
     given = parse(ExportArguments, "export", arguments)
     from revalued.export import export_run
 
+    raise_again()
     facts = export_run(given.dir, given.out, lambda text: print(f"warning: {text}", file=sys.stderr), force=given.force)
     megabytes = given.out.stat().st_size / 1e6
     print(

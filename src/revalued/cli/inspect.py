@@ -9,6 +9,7 @@ from typing import Annotated
 
 import tyro
 
+from revalued.cli.interrupts import raise_again
 from revalued.cli.parsing import parse
 
 
@@ -38,6 +39,7 @@ def inspect(arguments: list[str]) -> int:
     from revalued.envs import LaneError
     from revalued.report.inspection.page import inspect_run
 
+    raise_again()
     torch.set_num_threads(1)  # one observation at a time, as in `revalued evaluate`
     try:
         page = inspect_run(

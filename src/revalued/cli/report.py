@@ -9,6 +9,7 @@ from typing import Annotated
 
 import tyro
 
+from revalued.cli.interrupts import raise_again
 from revalued.cli.parsing import parse
 
 
@@ -31,6 +32,7 @@ def report(arguments: list[str]) -> int:
     given = parse(ReportArguments, "report", arguments)
     from revalued.report import builder
 
+    raise_again()
     if given.markdown:
         if given.output is None:
             print(builder.markdown(given.results), end="")

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from revalued.cli.experiment_runs import FanOut, check_tasks, train_all
+from revalued.cli.interrupts import raise_again
 from revalued.cli.parsing import parse
 from revalued.errors import UserError
 from revalued.experiments.catalogue import METAWORLD, find_experiment
@@ -54,6 +55,7 @@ def _compute(experiment: ComputedExperiment, scale: Scale, given: ReproduceArgum
         print(f"{experiment.name}: {experiment.title}\n{experiment.source}.\n{experiment.compares}")
         print(f"computed without training, within minutes; results: {given.out / experiment.name}")
         return 0
+    raise_again()
     view = make_overview(quiet=given.runs.quiet)
     try:
         compute_experiment(experiment, scale, given.out, view)

@@ -119,7 +119,8 @@ def _guarded(path: Path, quiet: bool, work: Callable[[Any, Callable[[], bool]], 
         with noted_signals(signal.SIGINT, signal.SIGTERM, say=not quiet, second_one_kills=True) as received:
             result = work(progress, lambda: bool(received))
     except (NonFiniteError, LaneError) as error:
-        print(f"revalued: {error}; checkpoints are kept in {path / 'checkpoint'}", file=sys.stderr)
+        kept = f"; checkpoints are kept in {path / 'checkpoint'}" if path.exists() else ""
+        print(f"revalued: {error}{kept}", file=sys.stderr)
         return 1
     finally:
         progress.close()

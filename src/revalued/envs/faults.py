@@ -12,6 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+ENV_ERRORS = (Exception, SystemExit)
+"""Whatever an environment may raise; one that calls `sys.exit` must not end a run in silence."""
+_MAX_REASON = 400
+
 
 class EnvFault(Exception):
     """An environment returned something that cannot be used."""
@@ -40,6 +44,12 @@ class LaneError(RuntimeError):
         """The traceback inside the environment, possibly of another process."""
         if traceback_text:
             self.add_note(traceback_text)
+
+
+def reason_of(error: BaseException) -> str:
+    """Return what went wrong, in one line of bounded length; a traceback has the rest."""
+    text = " ".join((str(error) if isinstance(error, EnvFault) else f"{type(error).__name__}: {error}").split())
+    return text if len(text) <= _MAX_REASON else text[: _MAX_REASON - 3] + "..."
 
 
 def store_observation(destination: NDArray[np.float32], observation: Any) -> None:

@@ -12,13 +12,16 @@ from numpy.typing import NDArray
 from revalued.envs.spaces.factored import FactoredEnv
 from revalued.seeding import noise_rng
 
+TRUE_REWARD = "revalued.true_reward"
+"""Where `info` tells the reward without noise: a name that no environment has for something of its own."""
+
 
 class Noisy(gymnasium.Wrapper[NDArray[np.float32], NDArray[np.int64], NDArray[np.float32], NDArray[np.int64]]):
     """Adds noise to rewards and to every number of the observations, that of `reset` included.
 
     The simulation itself stays exact: noise never changes what happens, only what is seen of it. Noise is drawn from
     the episode's seed, so that an episode stays a pure function of seed and actions. The reward without noise is
-    `info["true_reward"]`.
+    `info[TRUE_REWARD]`.
     """
 
     def __init__(self, env: FactoredEnv, reward_noise: float, state_noise: float) -> None:
@@ -44,7 +47,7 @@ class Noisy(gymnasium.Wrapper[NDArray[np.float32], NDArray[np.int64], NDArray[np
         # Drawn in any case, so that equal seeds have equal state noise with and without noise on the reward.
         noise = self._rng.standard_normal()
         told = float(reward) + self._reward_noise * noise
-        return self._blurred(observation), told, terminated, truncated, {**info, "true_reward": float(reward)}
+        return self._blurred(observation), told, terminated, truncated, {**info, TRUE_REWARD: float(reward)}
 
     def _blurred(self, observation: NDArray[np.float32]) -> NDArray[np.float32]:
         if self._state_noise == 0:

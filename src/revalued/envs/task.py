@@ -11,7 +11,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from revalued.envs.faults import EnvFault, read_mask, store_observation
+from revalued.envs.faults import ENV_ERRORS, read_mask, reason_of, store_observation
 from revalued.envs.spaces.factored import FactoredEnv, factored_layer
 from revalued.errors import UserError
 
@@ -93,9 +93,8 @@ def _has_masks(env: FactoredEnv, observation_size: int, sizes: tuple[int, ...]) 
         masked = "action_mask" in info
         if masked:
             read_mask(info, sizes)
-    except Exception as error:
-        reason = str(error) if isinstance(error, EnvFault) else f"{type(error).__name__}: {error}"
-        raise UserError(f"the environment fails at its first reset: {reason}") from error
+    except ENV_ERRORS as error:
+        raise UserError(f"the environment fails at its first reset: {reason_of(error)}") from error
     return masked
 
 

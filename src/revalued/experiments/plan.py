@@ -16,6 +16,7 @@ from revalued.settings import configure
 from revalued.validation import validate
 
 _PAPER_EVAL_EVERY = 1_000
+MAX_SEEDS = 10_000
 
 
 @dataclass(frozen=True)
@@ -111,8 +112,8 @@ def plan(experiment: Experiment, scale: Scale, seeds: int | None = None, tasks: 
     """Return all runs; every comparison has its first seed before any has its second."""
     if seeds is None:
         seeds = experiment.paper_seeds if scale.name == "paper" and experiment.paper_seeds else scale.seeds
-    if seeds < 1:
-        raise UserError(f"seeds = {seeds} is not possible: it must be at least 1")
+    if not 1 <= seeds <= MAX_SEEDS:
+        raise UserError(f"seeds = {seeds} is not possible: it must be at least 1 and at most {MAX_SEEDS:,}")
     compared = [
         (variant, label, run_config(experiment, scale, variant, label))
         for label in labels_at(experiment, scale, tasks)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -70,6 +71,8 @@ def compute_experiment(experiment: ComputedExperiment, scale: Scale, out: Path, 
     if before is not None and (folder / RESULTS).is_file():
         view.say(f"{folder / RESULTS} is there already, at {scale.name} scale: remove it to compute it anew")
         return
+    folder.mkdir(parents=True, exist_ok=True)
+    tempfile.TemporaryFile(dir=folder).close()  # where nothing can be written, nothing need be computed
     module, function = experiment.function.split(":")
 
     def report(fraction: float) -> None:

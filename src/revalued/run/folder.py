@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterator, Mapping
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,8 @@ class RunFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.is_begun = False
+        """Whether a run has made a step here, in this process."""
         self.eval_table = Table(path / "eval.csv", EVAL_COLUMNS)
         self.metric_table = Table(path / "metrics.csv", METRIC_COLUMNS)
 
@@ -40,9 +43,21 @@ class RunFolder:
         folder.metric_table.create()
         return folder
 
+    def remove(self, made: Sequence[Path]) -> None:
+        """Take a folder that `create` filled away again, with those of the `missing_folders` that hold nothing else."""
+        for child in self.path.iterdir():
+            if child.is_dir() and not child.is_symlink():
+                shutil.rmtree(child)
+            else:
+                child.unlink()
+        with suppress(OSError):  # not empty
+            for path in made:
+                path.rmdir()
+
     @classmethod
     def open(cls, path: Path) -> RunFolder:
         """Open a folder that `create` made."""
+        refuse_no_text(path)
         if not (path / "config.json").is_file():
             raise UserError(f"{path} is no run folder: it has no config.json")
         return cls(path)
@@ -126,7 +141,21 @@ def default_path(task: str, algo: str, seed: int) -> Path:
     return path
 
 
+def missing_folders(path: Path) -> list[Path]:
+    """Return which folders have to be made for a path, the innermost first."""
+    return [folder for folder in (path, *path.parents) if not folder.exists()]
+
+
 def refuse_existing(path: Path) -> None:
     """Refuse a path for a new run where there is anything already."""
+    refuse_no_text(path)
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise UserError(f"{path} already exists: continue it with 'revalued resume {path}', or choose another --out")
+
+
+def refuse_no_text(path: Path) -> None:
+    """Refuse a path whose bytes are no text: what is written there, not every library can read back."""
+    try:
+        os.fspath(path).encode()
+    except UnicodeEncodeError as error:
+        raise UserError(f"{os.fspath(path)!a} is no UTF-8 text: choose or make a folder whose name is") from error

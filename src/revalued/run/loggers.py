@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import secrets
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, Protocol
 
 from revalued.config import TrainConfig, to_dict
@@ -70,6 +72,7 @@ class TensorBoardLogger:
     def __init__(self, folder: RunFolder, resumed_at: int | None) -> None:
         from torch.utils.tensorboard.writer import SummaryWriter
 
+        _refuse_unwritable(folder.events)
         self._writer = SummaryWriter(str(folder.events), purge_step=0 if resumed_at is None else resumed_at + 1)
 
     def add(self, metrics: Mapping[str, float], updates: int, env_steps: int) -> None:
@@ -80,6 +83,16 @@ class TensorBoardLogger:
     def close(self) -> None:
         """Write what is still in memory."""
         self._writer.close()
+
+
+def _refuse_unwritable(events: Path) -> None:
+    """Refuse a folder before TensorBoard does: its own thread would tell it, with a traceback."""
+    try:
+        events.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=events).close()
+    except OSError as error:
+        reason = f"TensorBoard events cannot be written to {events}: {error}"
+        raise UserError(f"{reason}; --no-tensorboard goes without them") from error
 
 
 class WandbLogger:

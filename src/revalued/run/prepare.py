@@ -13,6 +13,7 @@ from revalued.envs import EnvSource, Task, task_of
 from revalued.errors import UserError
 from revalued.native.choice import resolve_engine
 from revalued.training.build import AgentShape, agent_shape
+from revalued.training.memory import refuse_too_large
 from revalued.validation import validate
 
 
@@ -39,7 +40,9 @@ def prepare(config: TrainConfig, env: EnvSource | None = None, *, task: Task | N
         device=str(device),
         engine=resolve_engine(execution.engine, device, compiled=execution.compile),
     )
-    return PreparedRun(replace(config, execution=execution), task, shape)
+    config = replace(config, execution=execution)
+    refuse_too_large(config, shape, task)
+    return PreparedRun(config, task, shape)
 
 
 def resolve_device(name: str) -> torch.device:

@@ -15,15 +15,16 @@ from revalued.envs import EnvSource
 from revalued.errors import UserError
 from revalued.run.checkpoint import Checkpoint, load_newest
 from revalued.run.contents import RunCheckpoints, refuse_acting_only, refuse_foreign, restore_run
-from revalued.run.folder import RunFolder, default_path
+from revalued.run.folder import RunFolder, default_path, missing_folders
 from revalued.run.load import load_run
 from revalued.run.loggers import DEFAULT_LOGGING, Logging
 from revalued.run.prepare import PreparedRun, prepare, resolve_threads
 from revalued.run.progress import ProgressView, Silent
 from revalued.run.recorder import Recorder
 from revalued.training.callbacks import Callbacks
-from revalued.training.evaluation import Episode, Video, play
+from revalued.training.evaluation import Episode, Video, checked_seeds, cut_off_note, play
 from revalued.training.loop import LaneLoop
+from revalued.training.memory import shortage_refused
 from revalued.training.trainer import Loop, RunResult, Trainer
 
 if TYPE_CHECKING:
@@ -48,9 +49,16 @@ def start(
     config = run.config
     logging.check()
     with _cluster(config):
-        folder = RunFolder.create(out or default_path(config.task, config.algo, config.seed), config)
+        path = out or default_path(config.task, config.algo, config.seed)
+        made = missing_folders(path)
+        folder = RunFolder.create(path, config)
         with folder.locked():
-            return folder.path, _train(run, folder, progress, should_stop, logging, callbacks)
+            try:
+                return folder.path, _train(run, folder, progress, should_stop, logging, callbacks)
+            except BaseException:
+                if not folder.is_begun:
+                    folder.remove(made)
+                raise
 
 
 def resume(
@@ -96,8 +104,14 @@ def evaluate(
     video: Video | None = None,
 ) -> Iterator[Episode]:
     """Play greedy episodes with the newest policy of a run; a `video` is shown all of them."""
+    checked_seeds(seed, episodes)  # before anything is loaded
     run = load_run(path, warn, env, device="auto")
-    yield from play(run.task, run.policy, episodes, seed, video=video)
+    max_steps, is_told = run.config.schedule.max_eval_steps, False
+    for episode in play(run.task, run.policy, episodes, seed, video=video, max_steps=max_steps):
+        if episode.is_cut_off and not is_told:
+            warn(f"warning: {cut_off_note(max_steps)}")
+            is_told = True
+        yield episode
 
 
 def assemble(
@@ -154,12 +168,17 @@ def _train(
             refuse_foreign(checkpoint, folder, config, run.shape.network)
             refuse_acting_only(checkpoint, folder)
         folder.write_config(config)  # a run that is prolonged
-        with closing(assemble(run, folder, view, logging=logging, callbacks=callbacks)) as trainer:
+        with shortage_refused(config, run.shape, run.task):
+            trainer = assemble(run, folder, view, logging=logging, callbacks=callbacks)
+        with closing(trainer):
             if checkpoint is None:
                 folder.forget_after(-1, -1)  # killed before the first checkpoint, a run may have left rows
             else:
                 _restore(trainer, checkpoint, folder)
-            return trainer.run(should_stop)
+            try:
+                return trainer.run(should_stop)
+            finally:
+                folder.is_begun = trainer.env_steps > 0
 
 
 def _restore(trainer: Trainer, checkpoint: Checkpoint, folder: RunFolder) -> None:

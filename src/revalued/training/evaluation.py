@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -13,7 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from revalued.acting.policy import Policy
+from revalued.config import ScheduleConfig
 from revalued.envs import EnvFault, LaneError, Task, read_mask, store_observation
+from revalued.envs.faults import ENV_ERRORS, reason_of
+from revalued.envs.noise import TRUE_REWARD
 from revalued.errors import UserError
 from revalued.seeding import evaluate_seeds
 
@@ -21,6 +25,14 @@ Watch: TypeAlias = Callable[[float], None]
 """Looks at an environment at the start of an episode and after each step, given the return so far."""
 Video: TypeAlias = Callable[[gymnasium.Env[Any, Any]], AbstractContextManager[Watch]]
 """Opens a video of an environment that draws pictures; the video is complete when the context ends."""
+
+MAX_EVAL_STEPS = ScheduleConfig.max_eval_steps
+SECONDS_BETWEEN_QUESTIONS = 0.5
+"""How often, within an episode, it is asked whether to stop; asking may take as long as a step."""
+
+
+class StoppedError(Exception):
+    """A test episode was stopped in its middle, because somebody asked for it."""
 
 
 def _unwatched(total_reward: float) -> None:
@@ -36,6 +48,13 @@ class Episode:
     length: int
     success: bool | None = None
     """Whether the task was solved at any moment; None in an environment that does not tell."""
+    is_cut_off: bool = False
+    """Whether it went on when the largest number of steps was reached."""
+
+
+def cut_off_note(max_steps: int) -> str:
+    """Return what to say about an episode that was cut off."""
+    return f"a test episode was cut off after {max_steps:,} steps, it had not ended (--max-eval-steps)"
 
 
 def success_rate(episodes: list[Episode]) -> float | None:
@@ -54,25 +73,56 @@ def mean_metrics(episodes: list[Episode]) -> dict[str, float]:
     return metrics if success is None else {**metrics, "success": success}
 
 
-def play(task: Task, policy: Policy, episodes: int, seed: int, *, video: Video | None = None) -> Iterator[Episode]:
-    """Play greedy episodes in a new environment, as `revalued evaluate` does; a `video` is shown all of them."""
+def checked_seeds(seed: int, episodes: int) -> Iterator[int]:
+    """Return the seeds of the episodes that `revalued evaluate` and `revalued inspect` play."""
     if episodes < 1:
         raise UserError(f"episodes = {episodes} is not possible: it must be at least 1")
-    seeds = evaluate_seeds(seed, episodes)
+    if seed < 0:
+        raise UserError(f"seed = {seed} is not possible: it must be at least 0")
+    return evaluate_seeds(seed, episodes)
+
+
+def play(
+    task: Task,
+    policy: Policy,
+    episodes: int,
+    seed: int,
+    *,
+    video: Video | None = None,
+    max_steps: int = MAX_EVAL_STEPS,
+) -> Iterator[Episode]:
+    """Play greedy episodes in a new environment, as `revalued evaluate` does; a `video` is shown all of them."""
+    seeds = checked_seeds(seed, episodes)
     env = task.make(None if video is None else "rgb_array")
     try:
         with nullcontext(_unwatched) if video is None else video(env) as watch:
-            yield from greedy_episodes(env, policy, seeds, watch)
+            yield from greedy_episodes(env, policy, seeds, watch, max_steps=max_steps)
     finally:
         env.close()
 
 
 def greedy_episodes(
-    env: gymnasium.Env[np.ndarray, np.ndarray], policy: Policy, seeds: list[int], watch: Watch = _unwatched
+    env: gymnasium.Env[np.ndarray, np.ndarray],
+    policy: Policy,
+    seeds: Iterable[int],
+    watch: Watch = _unwatched,
+    *,
+    max_steps: int = MAX_EVAL_STEPS,
+    should_stop: Callable[[], bool] = lambda: False,
 ) -> Iterator[Episode]:
-    """Play one greedy episode per seed."""
+    """Play one greedy episode per seed; raises `StoppedError` as soon as it shall stop."""
+    asked_at = time.monotonic()
+
+    def look(total_reward: float) -> None:
+        nonlocal asked_at
+        watch(total_reward)
+        if time.monotonic() - asked_at >= SECONDS_BETWEEN_QUESTIONS:
+            if should_stop():
+                raise StoppedError
+            asked_at = time.monotonic()
+
     for seed in seeds:
-        yield _GreedyEpisode(env, policy, seed).play(watch)
+        yield _GreedyEpisode(env, policy, seed).play(look, max_steps)
 
 
 class _GreedyEpisode:
@@ -88,23 +138,23 @@ class _GreedyEpisode:
         self._total_reward, self._length = 0.0, 0
         self._success: bool | None = None
 
-    def play(self, watch: Watch) -> Episode:
+    def play(self, watch: Watch, max_steps: int) -> Episode:
         over = False
         try:
             self._reset()
             watch(self._total_reward)
-            while not over:
+            while not over and self._length < max_steps:
                 self._length += 1
                 over = self._step()
                 watch(self._total_reward)
         except EnvFault as fault:
-            raise self._failure(str(fault)) from fault
-        return Episode(self._total_reward, self._length, self._success)
+            raise self._failure(reason_of(fault)) from fault
+        return Episode(self._total_reward, self._length, self._success, is_cut_off=not over)
 
     def _reset(self) -> None:
         try:
             observation, info = self._env.reset(seed=self._seed)
-        except Exception as error:
+        except ENV_ERRORS as error:
             raise _fault(error) from error
         self._is_masked = "action_mask" in info
         self._look(observation, info)
@@ -115,15 +165,15 @@ class _GreedyEpisode:
         action = self._policy.shape.actions.to_environment(actions)[0]
         try:
             observation, reward, terminated, truncated, info = self._env.step(action)
-        except Exception as error:
+        except ENV_ERRORS as error:
             raise _fault(error) from error
         self._look(observation, info, is_terminal=bool(terminated))
-        reward = float(info.get("true_reward", reward))
+        reward = float(info.get(TRUE_REWARD, reward))
         if not math.isfinite(reward):
             raise EnvFault(f"the reward is {reward}")
         self._total_reward += reward
         solved = info.get("success", info.get("is_success"))
-        if solved is not None:
+        if isinstance(solved, bool | int | float | np.bool_ | np.number):  # anything else means something else by it
             self._success = bool(self._success) or bool(solved)
         return bool(terminated or truncated)
 
@@ -137,6 +187,6 @@ class _GreedyEpisode:
         return LaneError(f"{where}: {reason}", step=self._length)
 
 
-def _fault(error: Exception) -> EnvFault:
+def _fault(error: BaseException) -> EnvFault:
     """Return what an environment did wrong by raising this."""
-    return error if isinstance(error, EnvFault) else EnvFault(f"{type(error).__name__}: {error}")
+    return error if isinstance(error, EnvFault) else EnvFault(reason_of(error))

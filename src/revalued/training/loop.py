@@ -14,10 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from revalued.acting.exploration import explore
+from revalued.actions import FactorisedActions
 from revalued.config import TrainConfig
 from revalued.envs import LaneState, Task, lanes_from
 from revalued.seeding import Stream, restore_rng, rng_state, stream_rng
 from revalued.training.trainer import LoopState, Trainer
+
+_CHOSEN = "chosen"
+"""Where a checkpoint from the middle of a cycle has its actions."""
 
 
 class LaneLoop:
@@ -30,6 +34,10 @@ class LaneLoop:
         self._observations: NDArray[np.float32] | None = None
         """What to act on next; None before the first episode."""
         self._masks: NDArray[np.bool_] | None = None
+        self._chosen: NDArray[np.int64] | None = None
+        """The actions of the cycle under way, None between two cycles."""
+        self._cut: LoopState | None = None
+        """The state in which a cycle was stopped in its middle: in that of test episodes."""
 
     def collect(self, trainer: Trainer, should_stop: Callable[[], bool]) -> None:
         """Step all lanes until the run is complete or shall stop."""
@@ -45,7 +53,10 @@ class LaneLoop:
 
     def state(self) -> LoopState:
         """Return what the lanes need to go on in the middle of their episodes."""
-        return LoopState(exploration=rng_state(self._rng), lanes=self._lanes.state().to_arrays())
+        if self._cut is not None:
+            return self._cut
+        chosen = {} if self._chosen is None else {_CHOSEN: self._chosen}
+        return LoopState(exploration=rng_state(self._rng), lanes={**self._lanes.state().to_arrays(), **chosen})
 
     def restore(self, trainer: Trainer, state: LoopState) -> None:
         """Bring the lanes back to where they were in their unfinished episodes."""
@@ -54,6 +65,10 @@ class LaneLoop:
         restore_rng(self._rng, state.exploration)
         restored = self._lanes.restore(LaneState.from_arrays(state.lanes))
         self._observations, self._masks = restored.observations, restored.masks
+        if _CHOSEN in state.lanes and not restored.diverged_lanes:
+            self._chosen = _checked(
+                state.lanes[_CHOSEN], trainer.policy.shape.actions, len(restored.observations), restored.masks
+            )
         if restored.diverged_lanes:
             lanes = np.asarray(restored.diverged_lanes)
             masks = None if restored.masks is None else restored.masks[lanes]
@@ -74,10 +89,17 @@ class LaneLoop:
 
     def _cycle(self, trainer: Trainer, observations: NDArray[np.float32]) -> None:
         policy, exploration = trainer.policy, self._config.exploration
-        actions = explore(policy, observations, exploration, trainer.env_steps, self._rng, self._masks)
+        if self._chosen is None:  # as it is in all cycles but one that was stopped in its middle
+            self._chosen = explore(policy, observations, exploration, trainer.env_steps, self._rng, self._masks)
+        actions, updates_due = self._chosen, self._updates_due(trainer)
+        state = self.state() if trainer.will_evaluate_within(updates_due) else None
         self._lanes.step_async(policy.shape.actions.to_environment(actions))
-        for _ in range(self._updates_due(trainer)):
+        for _ in range(updates_due):
             trainer.update()
+            if trainer.owes_evaluation:
+                # The checkpoint has to be of this moment: after another update the critics to test would be gone.
+                self._cut = state
+                return
         step = self._lanes.step_wait()
         trainer.replay.append(
             actions,
@@ -89,7 +111,7 @@ class LaneLoop:
             next_masks=step.next_masks,
             reset_masks=step.masks,
         )
-        self._observations, self._masks = step.observations, step.masks
+        self._observations, self._masks, self._chosen = step.observations, step.masks, None
         trainer.observe(step.observations)
         trainer.episodes.add(step.rewards, step.terminated | step.truncated)
         trainer.env_steps += self._lanes.num_lanes
@@ -100,3 +122,16 @@ class LaneLoop:
         if trainer.env_steps < schedule.warmup_env_steps or len(trainer.replay) == 0:
             return 0
         return schedule.updates_paid(trainer.env_steps + schedule.num_envs) - trainer.updates
+
+
+def _checked(
+    chosen: NDArray[Any], space: FactorisedActions, num_lanes: int, masks: NDArray[np.bool_] | None
+) -> NDArray[np.int64]:
+    """Return the actions of a checkpoint; refuses what the lanes could not have chosen."""
+    if chosen.shape != (num_lanes, space.num_dimensions) or chosen.dtype != np.int64:
+        raise ValueError("its actions do not fit the lanes")
+    legal = space.exists[None] if masks is None else space.legal(masks)
+    within = ((chosen >= 0) & (chosen < space.max_choices)).all()
+    if not within or not np.take_along_axis(legal, chosen[..., None], axis=-1).all():
+        raise ValueError("its actions are none of the choices")
+    return chosen

@@ -22,7 +22,7 @@ from revalued.seeding import Stream, evaluation_seed, stream_rng
 from revalued.training.averages import EpisodeLog, MetricWindow
 from revalued.training.build import AgentShape, make_learner, make_replay
 from revalued.training.callbacks import Callbacks, Event, EventKind
-from revalued.training.evaluation import greedy_episodes, mean_metrics
+from revalued.training.evaluation import StoppedError, cut_off_note, greedy_episodes, mean_metrics
 
 
 class Counts(NamedTuple):
@@ -141,7 +141,10 @@ class Trainer:
         self.env_steps = 0
         self._eval_env = task.make()
         self._folder, self._checkpoints, self._callbacks = folder, checkpoints, callbacks
-        self._is_resumed = False
+        self._is_resumed = self._has_told_of_cut_off = False
+        self._should_stop: Callable[[], bool] = lambda: False
+        self.owes_evaluation = False
+        """Whether test episodes were stopped in their middle; they are held when the run goes on from a checkpoint."""
         self._saved: Counts | None = None
         self._saved_updates = 0
 
@@ -163,15 +166,17 @@ class Trainer:
 
     def run(self, should_stop: Callable[[], bool] = lambda: False) -> RunResult:
         """Train until the configured number of interactions, or until `should_stop`; always leaves a checkpoint."""
+        self._should_stop = should_stop
         try:
             self.record.begin(self.counts, is_resumed=self._is_resumed)
             if self._callbacks is not None:
                 self._callbacks.start(self._event("start", {}))
-            self.loop.collect(self, lambda: self._is_ended_by_callback() or should_stop())
-            finished = self.env_steps >= self.config.schedule.env_steps
-            if finished and not self.record.was_evaluated(self.updates):
-                self.evaluate()
-                self._saved = None  # a checkpoint of this moment lacks this evaluation
+            if self.updates > 0 and self.updates % self.config.schedule.eval_every == 0:
+                self._evaluate_unless_done()  # the run was stopped in the middle of these test episodes
+            self.loop.collect(self, lambda: self.owes_evaluation or self._is_ended_by_callback() or should_stop())
+            if self.env_steps >= self.config.schedule.env_steps:
+                self._evaluate_unless_done()
+            finished = self.env_steps >= self.config.schedule.env_steps and not self.owes_evaluation
             self.save()
             self._checkpoints.wait()
             facts = {"train_episodes": self.episodes.total_episodes, **self.loop.facts()}
@@ -202,11 +207,25 @@ class Trainer:
         if self.updates % schedule.eval_every == 0:
             self.evaluate()
 
+    def will_evaluate_within(self, updates: int) -> bool:
+        """Tell whether test episodes are due after one of the next so many updates."""
+        every = self.config.schedule.eval_every
+        return (self.updates + updates) // every > self.updates // every
+
     def evaluate(self) -> None:
-        """Play the greedy test episodes of this moment."""
-        number_of_episodes = self.config.schedule.eval_episodes
-        seeds = [evaluation_seed(self.config.seed, self.updates, number) for number in range(number_of_episodes)]
-        metrics = mean_metrics(list(greedy_episodes(self._eval_env, self.policy, seeds)))
+        """Play the greedy test episodes of this moment; stopped in their middle, they are owed."""
+        schedule = self.config.schedule
+        seeds = (evaluation_seed(self.config.seed, self.updates, number) for number in range(schedule.eval_episodes))
+        limits: dict[str, Any] = {"max_steps": schedule.max_eval_steps, "should_stop": self._should_stop}
+        try:
+            episodes = list(greedy_episodes(self._eval_env, self.policy, seeds, **limits))
+        except StoppedError:
+            self.owes_evaluation = True
+            return
+        if not self._has_told_of_cut_off and any(episode.is_cut_off for episode in episodes):
+            self.say(f"warning: {cut_off_note(schedule.max_eval_steps)}")
+            self._has_told_of_cut_off = True
+        metrics = mean_metrics(episodes)
         is_best = self.record.add_evaluation(self.counts, metrics)
         if self._callbacks is not None:
             event = self._event("evaluation", metrics, mean_return=metrics["return"], is_best=is_best)
@@ -233,6 +252,11 @@ class Trainer:
             closing.callback(self._eval_env.close)
             closing.callback(self.record.close)
             closing.callback(self.loop.close)
+
+    def _evaluate_unless_done(self) -> None:
+        if not self.owes_evaluation and not self.record.was_evaluated(self.updates):
+            self.evaluate()
+            self._saved = None  # a checkpoint of this moment lacks this evaluation
 
     def _is_ended_by_callback(self) -> bool:
         return self._callbacks is not None and self._callbacks.stop_requested

@@ -15,6 +15,9 @@ from revalued.errors import UserError
 
 Choices: TypeAlias = NDArray[np.int64]
 
+MAX_BINS = 100_000
+"""More than any network has outputs for; their values are listed one by one before its size is known."""
+
 
 @dataclass(frozen=True)
 class ActionCodec:
@@ -31,8 +34,8 @@ class ActionCodec:
 
 def action_codec(space: spaces.Space[Any], bins: int) -> ActionCodec:
     """Return how to act in a space; `bins` is the number of choices per dimension of a Box."""
-    if bins < 2:
-        raise UserError(f"bins must be at least 2 to leave a choice, got {bins}")
+    if not 2 <= bins <= MAX_BINS:
+        raise UserError(f"bins must be at least 2, to leave a choice, and at most {MAX_BINS:,}, got {bins:,}")
     codec = _codec(space, bins, where="")
     if not codec.sizes:
         raise UserError(f"the action space {space} has no dimension to choose in")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, TypeAlias
 
 import gymnasium
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 from revalued.envs.faults import EnvFault
 from revalued.envs.spaces.actions import action_codec
-from revalued.envs.spaces.observations import observation_codec
+from revalued.envs.spaces.observations import observation_codec, shortened
 
 FactoredEnv: TypeAlias = gymnasium.Env[NDArray[np.float32], NDArray[np.int64]]
 """What every task becomes: flat float32 observations, MultiDiscrete actions."""
@@ -34,7 +35,7 @@ class Factored(gymnasium.Wrapper[NDArray[np.float32], NDArray[np.int64], Any, An
         answer = self.env.reset(seed=seed, options=options)
         if not isinstance(answer, tuple) or len(answer) != 2:
             raise EnvFault("reset() must return an observation and an info dictionary")
-        return self._observations.flatten(answer[0]), answer[1]
+        return self._observations.flatten(answer[0]), _dictionary(answer[1])
 
     def step(self, action: NDArray[np.int64]) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
         """Take the action of the environment's own space that is behind one choice per dimension."""
@@ -43,10 +44,30 @@ class Factored(gymnasium.Wrapper[NDArray[np.float32], NDArray[np.int64], Any, An
             raise EnvFault("step() must return observation, reward, terminated, truncated and info")
         observation, reward, terminated, truncated, info = answer
         flat = self._observations.flatten(observation)
-        try:
-            return flat, float(reward), bool(terminated), bool(truncated), info
-        except (TypeError, ValueError):
-            raise EnvFault(f"the reward should be a number, it is {reward!r}") from None
+        return flat, _number(reward), _flag("terminated", terminated), _flag("truncated", truncated), _dictionary(info)
+
+
+def _number(reward: Any) -> float:
+    try:
+        return float(reward)
+    except (TypeError, ValueError, OverflowError):
+        raise EnvFault(f"the reward should be a number, it is {shortened(reward)}") from None
+
+
+def _flag(name: str, value: Any) -> bool:
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    with suppress(Exception):  # whatever it is, it may refuse to become an array
+        array = np.asarray(value)
+        if array.size == 1 and array.dtype.kind in "biuf" and array.item() in (0, 1):
+            return bool(array.item())
+    raise EnvFault(f"{name} should be True or False, it is {shortened(value)}")
+
+
+def _dictionary(info: Any) -> dict[str, Any]:
+    if not isinstance(info, dict):
+        raise EnvFault(f"info should be a dictionary, it is {shortened(info)}")
+    return info
 
 
 def factored_layer(env: FactoredEnv) -> Factored:

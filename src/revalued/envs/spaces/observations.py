@@ -105,12 +105,16 @@ def _joined(parts: dict[Any, ObservationCodec], where: str, expected: str) -> Ob
         except (KeyError, IndexError, TypeError):
             complete = False
         if not complete:
-            text = " ".join(repr(observation).split())
-            found = text if len(text) <= 80 else f"{text[:77]}..."
-            raise EnvFault(f"the observation{where} should be {expected}, it is {found}")
+            raise EnvFault(f"the observation{where} should be {expected}, it is {shortened(observation)}")
         return np.concatenate([part.flatten(value) for part, value in zip(parts.values(), values, strict=True)])
 
     nothing = np.zeros(0, np.float32)
     low = np.concatenate([nothing, *(part.low for part in parts.values())])
     high = np.concatenate([nothing, *(part.high for part in parts.values())])
     return ObservationCodec(low, high, flatten)
+
+
+def shortened(value: Any, length: int = 80) -> str:
+    """Return what a value looks like, in one line of bounded length."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= length else text[: length - 3] + "..."

@@ -23,9 +23,12 @@ def make_gym_env(task: str, render_mode: str | None) -> gymnasium.Env[Any, Any]:
         _import(module, task)
     if render_mode is not None:
         _prepare_drawing()
+    drawing: dict[str, Any] = (
+        {} if render_mode is None else {"render_mode": render_mode}
+    )  # not every constructor knows the word
     try:
         # Gymnasium's checker would only repeat, as warnings, what lanes refuse as errors.
-        return gymnasium.make(name, render_mode=render_mode, disable_env_checker=True)
+        return gymnasium.make(name, disable_env_checker=True, **drawing)
     except (gymnasium.error.UnregisteredEnv, gymnasium.error.DeprecatedEnv):
         raise unknown_name("Gymnasium environment", name, gymnasium.registry) from None
     except Exception as error:

@@ -10,12 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from revalued.envs.faults import (
+    ENV_ERRORS,
     EnvFault,
     LaneError,
     are_finite,
     check_finite,
     copy_observation,
     read_mask,
+    reason_of,
     store_observation,
 )
 from revalued.envs.spaces.factored import FactoredEnv
@@ -45,8 +47,8 @@ class LaneGroup:
         for lane in lanes:
             try:
                 self._envs.append(task.make())
-            except Exception as error:
-                reason = f"lane {lane} could not be built: {type(error).__name__}: {error}"
+            except ENV_ERRORS as error:
+                reason = f"lane {lane} could not be built: {reason_of(error)}"
                 raise LaneError(reason, lane=lane, traceback_text=traceback.format_exc()) from error
 
     def reset(self) -> None:
@@ -104,7 +106,7 @@ class LaneGroup:
             observation, info = self._envs[row].reset(seed=seed)
             store_observation(self.buffers.observations[row], observation)
             self._store_mask(self.buffers.masks, row, info)
-        except Exception as error:
+        except ENV_ERRORS as error:
             raise self._failure(row, 0, error) from error
 
     def _step(self, row: int, action: NDArray[np.int64], step: int) -> bool:
@@ -122,7 +124,7 @@ class LaneGroup:
                 raise EnvFault(f"the reward is {reward}")
             if not terminated:  # a terminal state has no actions, and few environments mask there with care
                 self._store_mask(buffers.next_masks, row, info)
-        except Exception as error:
+        except ENV_ERRORS as error:
             raise self._failure(row, step, error) from error
         buffers.terminated[row] = terminated = bool(terminated)
         buffers.truncated[row] = truncated = bool(truncated)
@@ -170,12 +172,11 @@ class LaneGroup:
         now = self.buffers.observations[row].tobytes(), self.buffers.masks[row].tobytes()
         return now == (observation.tobytes(), mask.tobytes())
 
-    def _failure(self, row: int, step: int, error: Exception) -> LaneError:
+    def _failure(self, row: int, step: int, error: BaseException) -> LaneError:
         lane, episode = self._lanes[row], int(self.buffers.episodes[row])
         is_told = isinstance(error, EnvFault)
-        reason = str(error) if is_told else f"{type(error).__name__}: {error}"
         return LaneError(
-            f"lane {lane}, episode {episode}, step {step}: {reason}",
+            f"lane {lane}, episode {episode}, step {step}: {reason_of(error)}",
             lane=lane,
             episode=episode,
             step=step,

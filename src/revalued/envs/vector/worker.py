@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 import pickle
 import signal
+import threading
+import time
 from multiprocessing.connection import Connection
 from types import FrameType
 from typing import Any, Final
@@ -20,6 +24,7 @@ RESTORE: Final = b"l"
 DONE: Final = b"k"
 """The only answer but a failure, which is the pickled arguments of a `LaneError`."""
 _GRACE_SECONDS: Final = 10
+_PARTING_SECONDS: Final = 2
 
 
 def run_worker(
@@ -42,6 +47,7 @@ def run_worker(
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _end_soon)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM})
+    threading.Thread(target=_end_with_parent, name="revalued-watch", daemon=True).start()
     try:
         try:
             buffers = LaneBuffers.over(memory, num_lanes, task.info).select(rows)
@@ -66,6 +72,18 @@ def _serve(connection: Connection, group: LaneGroup) -> None:
         else:
             group.restore(pickle.loads(message[len(RESTORE) :]))
         connection.send_bytes(DONE)
+
+
+def _end_with_parent() -> None:
+    """End this process soon after its parent, even while an environment is blocked in a step.
+
+    Not by the kernel's signal for it (`PR_SET_PDEATHSIG`), which also comes when only the thread that started us ends.
+    """
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        time.sleep(_PARTING_SECONDS)  # a worker that waits for commands is leaving in an orderly manner
+        os._exit(1)
 
 
 def _end_soon(number: int, frame: FrameType | None) -> None:

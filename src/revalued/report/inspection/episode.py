@@ -19,7 +19,7 @@ from revalued.acting.policy import Policy
 from revalued.actions import FactorisedActions
 from revalued.algorithms.decompositions import find_decomposition
 from revalued.ops.utilities import hide_illegal
-from revalued.training.evaluation import Episode, greedy_episodes
+from revalued.training.evaluation import MAX_EVAL_STEPS, Episode, greedy_episodes
 
 _MAX_ENTRIES = 2**24
 """Numbers that are looked at together; an atomic space may have a million combinations for each critic and step."""
@@ -62,6 +62,7 @@ def record_episode(
     *,
     decomposition: str = "mean",
     watch: Callable[[float], None] = lambda total_reward: None,
+    max_steps: int = MAX_EVAL_STEPS,
 ) -> EpisodeRecord:
     """Play a greedy episode and keep everything; `watch` is called as by `evaluation.greedy_episodes`.
 
@@ -74,7 +75,7 @@ def record_episode(
         totals.append(total_reward)
         watch(total_reward)
 
-    (outcome,) = greedy_episodes(env, recorder, [seed], see)
+    (outcome,) = greedy_episodes(env, recorder, [seed], see, max_steps=max_steps)
     observations, actions = np.concatenate(recorder.observations), np.concatenate(recorder.actions)
     masks = np.concatenate(recorder.masks) if recorder.masks else None
     return EpisodeRecord(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +15,7 @@ import numpy as np
 from revalued.config import to_dict
 from revalued.envs import EnvSource
 from revalued.envs.spaces.choice_table import ChoiceTable, choice_table
+from revalued.envs.spaces.factored import FactoredEnv
 from revalued.errors import UserError
 from revalued.report import pages
 from revalued.report.drawing import Panel, panel_svg, require_matplotlib
@@ -31,7 +32,7 @@ from revalued.report.inspection.replay_errors import ReplayErrors, replay_errors
 from revalued.report.inspection.run_panels import learning_panels, replay_panels
 from revalued.report.video import check_video, record_video
 from revalued.run.load import SavedRun, load_run
-from revalued.seeding import evaluate_seeds
+from revalued.training.evaluation import Watch, checked_seeds, cut_off_note
 
 GENERATOR = "revalued inspect"
 CLOSE_UP_STEPS = 100
@@ -66,8 +67,7 @@ def inspect_run(
     The episodes are those of `revalued evaluate` with the same seed. A file that is no earlier page of this kind is
     replaced only by `force`.
     """
-    if episodes < 1:
-        raise UserError(f"episodes = {episodes} is not possible: it must be at least 1")
+    seeds = checked_seeds(seed, episodes)
     require_matplotlib()
     run = load_run(path, warn, env, replay=True)
     out = path / "inspect.html" if out is None else out
@@ -75,7 +75,9 @@ def inspect_run(
     pages.check_replaceable(out, mark, force)
     beside = out.with_suffix(".mp4")
     may_replace_video = force or out.exists() or not beside.exists()
-    played = play_episodes(run, evaluate_seeds(seed, episodes), video=video)
+    played = play_episodes(run, seeds, video=video)
+    if any(record.outcome.is_cut_off for record in played.records):
+        warn(cut_off_note(run.config.schedule.max_eval_steps))
     if played.video is not None and len(played.video) > LARGEST_EMBEDDED_VIDEO:
         if not may_replace_video:
             raise UserError(f"the video is too large for the page, and {beside} exists: move it away or add --force")
@@ -85,19 +87,19 @@ def inspect_run(
     return out
 
 
-def play_episodes(run: SavedRun, seeds: Sequence[int], *, video: bool) -> Played:
+def play_episodes(run: SavedRun, seeds: Iterable[int], *, video: bool) -> Played:
     """Play the episodes, with a video of the first if wanted and possible."""
+    first_seed, *seeds_left = seeds
     records: list[EpisodeRecord] = []
     video_bytes, reason = None, ""
     if video:
         try:
-            video_bytes, first = _with_video(run, seeds[0])
+            video_bytes, first = _with_video(run, first_seed)
             records.append(first)
         except UserError as error:
             reason = str(error)
     with closing(run.task.make()) as env:
-        for seed in seeds[len(records) :]:
-            records.append(record_episode(env, run.policy, seed, decomposition=run.config.algorithm.decomposition))
+        records += [_record(run, env, seed) for seed in (seeds_left if records else [first_seed, *seeds_left])]
         return Played(records, choice_table(env), video_bytes, reason)
 
 
@@ -106,9 +108,13 @@ def _with_video(run: SavedRun, seed: int) -> tuple[bytes, EpisodeRecord]:
         path = Path(folder) / "episode.mp4"
         check_video(path)
         with closing(run.task.make("rgb_array")) as env, record_video(env, path) as watch:
-            decomposition = run.config.algorithm.decomposition
-            record = record_episode(env, run.policy, seed, decomposition=decomposition, watch=watch)
+            record = _record(run, env, seed, watch)
         return path.read_bytes(), record
+
+
+def _record(run: SavedRun, env: FactoredEnv, seed: int, watch: Watch = lambda total_reward: None) -> EpisodeRecord:
+    decomposition, max_steps = run.config.algorithm.decomposition, run.config.schedule.max_eval_steps
+    return record_episode(env, run.policy, seed, decomposition=decomposition, watch=watch, max_steps=max_steps)
 
 
 def page_of(run: SavedRun, played: Played, errors: ReplayErrors | None, seed: int, video_name: str) -> str:
