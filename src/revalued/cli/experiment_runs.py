@@ -70,8 +70,10 @@ def settle_jobs(
 
 def check_tasks(planned: Sequence[PlannedRun], tasks: Sequence[str]) -> None:
     """Refuse tasks that do not exist or whose simulator is not installed, before anything starts."""
-    from revalued.envs import task_of
+    from revalued.envs import module_of, search_working_folder, task_of
 
+    if any(module_of(run.config.task) for run in planned):  # named on this command line, or by an experiment of ours
+        search_working_folder()
     names = {parse_task(task).task for task in tasks}
     first_of = {run.config.task: run.config for run in reversed(planned)}
     for name in sorted(names):
@@ -135,12 +137,15 @@ def train_all(
     where: Where,
 ) -> int:
     """Train what is not trained yet; say how it ended and how to go on."""
+    from revalued.envs import module_of
+
     view = make_overview(quiet=quiet)
     stop = StopRequest()
     try:
         work = workload_of(Ledger(experiment, scale, planned, out), jobs)
         view.say(f"{experiment.name}: {experiment.title}\n{_note(experiment, scale, planned)}\n{_time_line(work)}")
-        with where.executor(jobs, view.say) as executor, stop.listening():
+        modules = sorted({module_of(run.config.task) for run in planned} - {""})  # from the plan, not from any file
+        with where.executor(jobs, view.say, modules) as executor, stop.listening():
             outcome = carry_out(experiment, scale, planned, out, executor, view, jobs=jobs, stop=stop)
     finally:
         view.close()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -23,10 +23,10 @@ class Where:
     """GPUs that each run takes on a cluster; a fraction lets runs share one."""
 
     @contextmanager
-    def executor(self, jobs: int, say: Callable[[str], None]) -> Iterator[Executor]:
+    def executor(self, jobs: int, say: Callable[[str], None], trust_modules: Sequence[str] = ()) -> Iterator[Executor]:
         """Return what carries out the runs, no more than `jobs` at a time: processes here, or on a cluster."""
         if self.cluster is None:
-            yield ProcessExecutor(jobs)
+            yield ProcessExecutor(jobs, trust_modules=trust_modules)
             return
         if self.cpus_per_run <= 0 or self.gpus_per_run < 0:
             raise UserError("a run takes more than 0 CPUs and at least 0 GPUs: see --cpus-per-run and --gpus-per-run")
@@ -34,4 +34,11 @@ class Where:
         from revalued.training.actors.ray_link import connect
 
         with connect(self.cluster) as ray:
-            yield RayExecutor(ray, cpus=self.cpus_per_run, gpus=self.gpus_per_run, jobs=jobs, say=say)
+            yield RayExecutor(
+                ray,
+                cpus=self.cpus_per_run,
+                gpus=self.gpus_per_run,
+                jobs=jobs,
+                trust_modules=trust_modules,
+                say=say,
+            )

@@ -12,6 +12,7 @@ from revalued.experiments.plan import Experiment, PlannedRun, Variant, scale_not
 from revalued.experiments.result_files import (
     CVAR,
     CVAR_COLUMNS,
+    PROVENANCE,
     RESULT_COLUMNS,
     RESULTS,
     Key,
@@ -79,7 +80,7 @@ class Ledger:
         entries = []
         for key, entry in before.items():
             if key not in places and entry["status"] == "finished":
-                found = self._entry(key, self.out / str(entry.get("folder", "")), 0, failed, summaries)
+                found = self._entry(key, self._folder_in(entry), 0, failed, summaries)
                 entries.append(found if found["status"] == "finished" else entry)
         for run in self.planned:
             entry = self._entry(run.key, places[run.key], run.config.schedule.env_steps, failed, summaries)
@@ -87,6 +88,15 @@ class Ledger:
             is_kept = entry["status"] != "finished" and old.get("status") == "finished"
             entries.append(old if is_kept and run.key in self._old_rows[RESULTS] else entry)
         return entries
+
+    def _folder_in(self, entry: Mapping[str, Any]) -> Path:
+        """Return where an earlier call had a run; a path that leads out of our folder is not ours."""
+        place = Path(str(entry.get("folder", "")))
+        if place.is_absolute() or ".." in place.parts:
+            raise UserError(
+                f"{self.folder / PROVENANCE} cannot be used: the run {str(place)[:200]!r} is somewhere else"
+            )
+        return self.out / place
 
     def _entry(
         self, key: Key, path: Path, env_steps: int, failed: Collection[Path], summaries: list[Mapping[str, Any]]

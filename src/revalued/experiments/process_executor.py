@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from revalued.experiments.executor import RunEvent, Stop, ending, launch
@@ -15,8 +15,15 @@ from revalued.experiments.run_folders import env_steps_so_far
 class ProcessExecutor:
     """Runs side by side, each in a process of its own: `revalued resume PATH --quiet`."""
 
-    def __init__(self, jobs: int = 1, *, poll_seconds: float = 0.2, patience_seconds: float = 30.0) -> None:
-        self.jobs = jobs
+    def __init__(
+        self,
+        jobs: int = 1,
+        *,
+        trust_modules: Sequence[str] = (),
+        poll_seconds: float = 0.2,
+        patience_seconds: float = 30.0,
+    ) -> None:
+        self.jobs, self._trusted = jobs, trust_modules
         self._poll_seconds = poll_seconds
         self._patience_seconds = patience_seconds
 
@@ -33,7 +40,7 @@ class ProcessExecutor:
                     if path is None:
                         exhausted = True
                     else:
-                        running[path] = launch(path)
+                        running[path] = launch(path, self._trusted)
                         yield RunEvent("started", path)
                 wanted = stop()
                 if wanted > told:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import csv
+import io
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,6 @@ from revalued.experiments.naming import variant_label
 from revalued.experiments.result_files import (
     CVAR,
     CVAR_COLUMNS,
-    PROVENANCE,
     RESULT_COLUMNS,
     RESULTS,
     TABULAR_COLUMNS,
@@ -29,6 +29,7 @@ from revalued.experiments.result_files import (
     key_of,
     read_provenance,
 )
+from revalued.run.files import LARGEST_TABLE_BYTES, read_plain_file
 
 Floats = NDArray[np.float64]
 
@@ -167,7 +168,6 @@ def load_results(folder: Path) -> dict[str, ExperimentResults]:
 def _experiment(folder: Path) -> ExperimentResults:
     name = folder.name
     provenance = read_provenance(folder) or {}
-    _check_provenance(folder / PROVENANCE, provenance)
     labels = {key: str(value.get("label", key)) for key, value in provenance.get("variants", {}).items()}
     if name in ("theorems", "tabular"):
         columns = THEOREM_COLUMNS if name == "theorems" else TABULAR_COLUMNS
@@ -199,12 +199,15 @@ def _runs(rows: list[Row], provenance: Mapping[str, Any]) -> tuple[RunResults, .
 
 def _read_csv(path: Path, columns: tuple[str, ...]) -> list[Row]:
     """Read a table whose columns are known; further columns are ignored."""
-    with path.open(newline="", encoding="utf-8", errors="replace") as file:
-        reader = csv.DictReader(file)
+    text = read_plain_file(path, LARGEST_TABLE_BYTES).decode(errors="replace")
+    reader = csv.DictReader(io.StringIO(text, newline=""))
+    try:
         missing = [column for column in columns if column not in (reader.fieldnames or ())]
         if missing:
             raise UserError(f"{path} cannot be used: it has no column {missing[0]!r}")
         return [_parse(path, reader.line_num, row, columns) for row in reader]
+    except csv.Error as error:
+        raise UserError(f"{path} cannot be used: {error}") from error
 
 
 def _parse(path: Path, line: int, row: Mapping[str, str | None], columns: tuple[str, ...]) -> Row:
@@ -229,27 +232,6 @@ def _finite(text: str) -> float | None:
     except ValueError:
         return None
     return value if math.isfinite(value) else None
-
-
-def _check_provenance(path: Path, data: Row) -> None:
-    """Refuse what the report would otherwise stumble over."""
-
-    def is_named(value: Any) -> bool:
-        return isinstance(value, dict) and all(isinstance(inner, dict) for inner in value.values())
-
-    def are_runs(value: Any) -> bool:
-        keys = {"variant", "task", "seed", "status"}
-        return isinstance(value, list) and all(isinstance(run, dict) and keys <= set(run) for run in value)
-
-    checks: dict[str, Callable[[Any], bool]] = {
-        "variants": is_named,
-        "runs": are_runs,
-        "tasks": lambda value: isinstance(value, list),
-        "seeds": lambda value: isinstance(value, list),
-    }
-    for key, is_right in checks.items():
-        if key in data and not is_right(data[key]):
-            raise UserError(f"{path} cannot be used: {key!r} is not as 'revalued reproduce' writes it")
 
 
 def _in_order(planned: Iterable[str], found: Iterable[str]) -> list[str]:

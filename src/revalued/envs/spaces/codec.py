@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import gymnasium
 import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
@@ -30,12 +29,12 @@ class SpaceCodec:
     decode: Callable[[NDArray[np.int64]], Any]
 
     @classmethod
-    def of(cls, env: gymnasium.Env[Any, Any], bins: int) -> SpaceCodec:
-        """Return the codec of an environment's spaces."""
-        observations, actions = observation_codec(env.observation_space), action_codec(env.action_space, bins)
+    def of(cls, observation_space: spaces.Space[Any], action_space: spaces.Space[Any], bins: int) -> SpaceCodec:
+        """Return the codec of two spaces."""
+        observations, actions = observation_codec(observation_space), action_codec(action_space, bins)
         return cls(
-            env.observation_space,
-            env.action_space,
+            observation_space,
+            action_space,
             actions.sizes,
             len(observations.low),
             observations.flatten,
