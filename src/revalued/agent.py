@@ -26,7 +26,7 @@ from revalued.envs.spaces.codec import SpaceCodec
 from revalued.errors import UserError
 from revalued.run.contents import ACTING_ONLY
 from revalued.run.folder import RunFolder, refuse_existing
-from revalued.run.load import load_run
+from revalued.run.load import SavedRun, load_run
 from revalued.run.loggers import Logging
 from revalued.run.prepare import PreparedRun, prepare, resolve_device
 from revalued.run.progress import make_progress
@@ -238,9 +238,7 @@ class Agent:
         if self._state is None:
             home = self._home()
             if home is not None and home.has_checkpoint:
-                run = load_run(home.path, _warn, task=self._run.task, device=self._device)
-                counts = int(run.meta["updates"]), int(run.meta["env_steps"])
-                self._state = _Acting(run.policy, *counts, can_learn=not run.meta.get(ACTING_ONLY))
+                self._state = _state_in(load_run(home.path, _warn, task=self._run.task, device=self._device))
             else:
                 learner = make_learner(self.config, self._run.shape, resolve_device(self._device))
                 self._state = _Acting(learner.policy(), 0, 0)
@@ -286,15 +284,20 @@ def load(
     validate(config)
     if folder is not None and Path(folder).resolve() != path.resolve():
         refuse_existing(Path(folder))
+    saved = None
+    if home.has_checkpoint:
+        saved = load_run(path, _warn, env, trust_modules=trust_modules, needs_env=False, device="auto")
+    task = task_of_file(config, env, trust_modules) if saved is None else saved.task
     agent = Agent.__new__(Agent)
-    if env is None and home.has_checkpoint:
-        task = load_run(path, _warn, trust_modules=trust_modules, needs_env=False).task
-    else:
-        task = task_of_file(config, env, trust_modules)
     run = PreparedRun(config, task, agent_shape(config, task.info))
     agent._set_up(run, env, folder, origin=path, trust_modules=trust_modules)
-    agent._acting()  # whatever is wrong with the checkpoint or the environment is said now
+    agent._state = None if saved is None else _state_in(saved)
     return agent
+
+
+def _state_in(run: SavedRun) -> _Acting:
+    counts = int(run.meta["updates"]), int(run.meta["env_steps"])
+    return _Acting(run.policy, *counts, can_learn=not run.meta.get(ACTING_ONLY))
 
 
 def _task_name(env: str | EnvSource) -> str:

@@ -155,9 +155,8 @@ def _checkpoint_to_go_on_from(run: PreparedRun, folder: RunFolder, view: Progres
     """Return the newest checkpoint that can be used; where there is none, say what is left of the run."""
     checkpoint = load_newest(folder.checkpoints, lambda text: view.say(f"warning: {text}"))
     if checkpoint is None:
-        left = ", ".join(
-            f"{len(table.rows()):,} rows in {table.path.name}" for table in (folder.eval_table, folder.metric_table)
-        )
+        counts = {table.path.name: len(table.rows()) for table in (folder.eval_table, folder.metric_table)}
+        left = " and ".join(f"{count:,} row{'s' * (count != 1)} in {name}" for name, count in counts.items())
         advice = "--restart (restart=True) begins anew and keeps the tables under another name"
         raise UserError(f"{folder.path} has no checkpoint to go on from, only {left}: {advice}")
     refuse_foreign(checkpoint, folder, run.config, run.shape.network)
