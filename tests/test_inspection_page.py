@@ -166,8 +166,8 @@ def test_folders_that_cannot_be_inspected(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no run folder"):
         inspect_run(tmp_path)
     run = train(quick_config("toy-levers"), tmp_path / "run")
-    with pytest.raises(UserError, match="episodes = 0"):
-        inspect_run(run, episodes=0)
+    with pytest.raises(UserError, match="episodes = -1"):
+        inspect_run(run, episodes=-1)
     for checkpoint in checkpoints_in(run):
         truncate(checkpoint)
     warnings: list[str] = []

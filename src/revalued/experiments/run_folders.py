@@ -20,7 +20,7 @@ from revalued.config import TrainConfig, to_dict
 from revalued.errors import UserError
 from revalued.experiments.result_files import Key, Row
 from revalued.run.folder import METRIC_COLUMNS, RunFolder
-from revalued.run.schemas import Summary
+from revalued.run.schemas import RunSummary
 
 LOG_NAME = "log.txt"
 _LOG_MARK = "---"
@@ -72,7 +72,7 @@ def run_path(out: Path, config: TrainConfig) -> Path:
     return existing[0] if existing else folder / f"{config.algo}-seed{config.seed}-{digest}"
 
 
-def finished_summary(path: Path, env_steps: int) -> Summary | None:
+def finished_summary(path: Path, env_steps: int) -> RunSummary | None:
     """Return a run's summary if it has had all its interactions, None if there is something left to do."""
     summary = RunFolder(path).summary()
     return summary if summary is not None and summary["finished"] and summary["env_steps"] >= env_steps else None

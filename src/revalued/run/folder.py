@@ -12,7 +12,7 @@ from typing import Any
 from revalued.config import TrainConfig, from_dict, to_dict
 from revalued.errors import UserError
 from revalued.run.files import Table, is_missing, read_json, write_json
-from revalued.run.schemas import Summary, TableRows
+from revalued.run.schemas import RunSummary, TableRows
 
 EVAL_COLUMNS = ("updates", "env_steps", "return", "length", "success", "wall_seconds")
 METRIC_COLUMNS = (
@@ -128,10 +128,10 @@ class RunFolder:
         """Write summary.json."""
         write_json(self.path / "summary.json", summary)
 
-    def summary(self) -> Summary | None:
+    def summary(self) -> RunSummary | None:
         """Read summary.json, None where the run has not got that far."""
         path = self.path / "summary.json"
-        return None if is_missing(path) else read_json(path, Summary)
+        return None if is_missing(path) else read_json(path, RunSummary)
 
 
 def _is_empty(table: Table) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, NotRequired, TypedDict
 
 
-class Summary(TypedDict):
+class RunSummary(TypedDict):
     """summary.json."""
 
     finished: bool
