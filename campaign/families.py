@@ -66,6 +66,28 @@ def _command(rng: Generator) -> list[str]:
     return commands[int(rng.choice(6, p=[0.25, 0.1, 0.2, 0.3, 0.1, 0.05]))]
 
 
+def results(folder: Path, bases: Path, rng: Generator) -> Result:
+    """Damage what experiments left behind, then ask for a report, or for what is left to do."""
+    published = Path(__file__).parents[1] / "results"
+    for name in ("main", "wall-time", "theorems", "tabular"):
+        for file in ("provenance.json", "results.csv"):
+            (folder / "results" / name).mkdir(parents=True, exist_ok=True)
+            shutil.copy(published / name / file, folder / "results" / name / file)
+    told = []
+    for _ in range(int(rng.integers(1, 4))):
+        files = sorted(path for path in (folder / "results").rglob("*") if path.is_file())
+        path = files[int(rng.integers(len(files)))]
+        told.append(f"{path.relative_to(folder)}: {mutate(path, rng)}")
+    commands = (
+        ["report", "results", "--markdown"],
+        ["reproduce", "main", "--scale", "laptop", "--dry-run", "--out", "results"],
+        ["reproduce", "theorems", "--scale", "paper", "--out", "results", "--quiet"],
+    )
+    command = commands[int(rng.choice(3, p=[0.5, 0.4, 0.1]))]
+    ended = start(command, folder).wait(LIMIT_SECONDS)
+    return judge(ended, f"{' '.join(command)} after {'; '.join(told)}", folder)
+
+
 def flags(folder: Path, bases: Path, rng: Generator) -> Result:
     """Train with flags that nobody should give."""
     from revalued.cli.parsing import flags as flags_of
@@ -184,8 +206,9 @@ FAMILIES: dict[str, Attempt] = {
     "environments": environments,
     "kills": kills,
     "together": together,
+    "results": results,
 }
-SHARES = {"damage": 14, "flags": 6, "environments": 2, "kills": 1, "together": 1}
+SHARES = {"damage": 14, "results": 2, "flags": 6, "environments": 2, "kills": 1, "together": 1}
 """How many attempts of each family there are in a round."""
 
 os.environ.setdefault("PYTHONPATH", str(Path(__file__).parents[1]))  # workers import this package, too

@@ -15,6 +15,7 @@ from revalued.experiments.plan import Experiment, PlannedRun, Variant, plan
 from revalued.experiments.runner import carry_out
 from revalued.experiments.scales import Scale
 from revalued.experiments.workload import Workload
+from revalued.run.folder import RunFolder
 from revalued.run.start import resume
 from run_helpers import QUICK, stop_after
 
@@ -47,15 +48,16 @@ class InThisProcess:
     def execute(self, paths: Iterable[Path], stop: Callable[[], Stop]) -> Iterator[RunEvent]:
         for number, path in enumerate(paths):
             yield RunEvent("started", path)
+            is_new = RunFolder.open(path).may_restart_unasked()
             if self._fails(path):
                 yield RunEvent("failed", path, message="the arm fell off")
                 continue
             if number == self._stops_in_run:
-                resume(path, should_stop=stop_after(40))
+                resume(path, should_stop=stop_after(40), restart=is_new)
                 yield RunEvent("interrupted", path)
                 return
             self.trained.append(path)
-            resume(path)
+            resume(path, restart=is_new)
             yield RunEvent("finished", path)
 
 

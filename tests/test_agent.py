@@ -223,8 +223,12 @@ def test_an_environment_of_your_own(tmp_path: Path) -> None:
         assert one.updates == 2
     assert one.config.task == "custom:env"
     one.save(tmp_path / "saved")
-    with pytest.raises(UserError, match="an environment of your own"):
-        load(tmp_path / "saved")
+    alone = load(tmp_path / "saved")  # it can act, and needs the environment for everything else
+    observation, _ = Kitchen().reset(seed=1)
+    assert str(alone.predict(observation)) == str(one.predict(observation))
+    for attempt in (lambda: alone.learn(5), alone.evaluate, alone.make_env):
+        with pytest.raises(UserError, match="an environment of your own"):
+            attempt()
     assert load(tmp_path / "saved", env=Kitchen).learn(5).env_steps == 35
 
 

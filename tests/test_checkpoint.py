@@ -66,7 +66,7 @@ def test_tensors_of_any_layout(tmp_path: Path) -> None:
     writer = CheckpointWriter(tmp_path)
     shared = torch.arange(12.0).reshape(3, 4)
     tensors = {"transposed": shared.T, "part": shared[:, 1:3], "whole": shared}
-    writer.save(5, {}, tensors, {})
+    writer.save(5, {"updates": 1}, tensors, {})
     writer.wait()
     checkpoint, _ = load(tmp_path)
     assert checkpoint is not None
@@ -77,7 +77,7 @@ def test_tensors_of_any_layout(tmp_path: Path) -> None:
 def test_data_may_change_as_soon_as_save_returns(tmp_path: Path) -> None:
     writer = CheckpointWriter(tmp_path)
     tensor, array = torch.zeros(1000), np.zeros(100_000)
-    writer.save(5, {}, {"weight": tensor}, {"rewards": array})
+    writer.save(5, {"updates": 1}, {"weight": tensor}, {"rewards": array})
     tensor += 1
     array += 1
     writer.wait()

@@ -35,7 +35,7 @@ QUICK_FLAGS = [
 def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
-    monkeypatch.setattr(experiment_runs, "ProcessExecutor", lambda jobs: InThisProcess())
+    monkeypatch.setattr(experiment_runs, "ProcessExecutor", lambda jobs, trust_modules: InThisProcess())
 
 
 def refused(command: Any, *arguments: str) -> str:
@@ -126,7 +126,7 @@ def test_failures_are_listed_with_their_logs(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken = InThisProcess(fails=lambda path: True)
-    monkeypatch.setattr(experiment_runs, "ProcessExecutor", lambda jobs: broken)
+    monkeypatch.setattr(experiment_runs, "ProcessExecutor", lambda jobs, trust_modules: broken)
     command = ["regulariser-reduction", "--scale", "smoke", "--tasks", "toy-levers", "--quiet"]
     assert reproduce(command) == 1
     captured = capsys.readouterr()

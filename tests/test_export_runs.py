@@ -119,12 +119,12 @@ def test_folders_that_hold_no_policy(tmp_path: Path) -> None:
     assert not (tmp_path / "policy.onnx").exists()
 
 
-def test_an_environment_of_your_own_is_needed_again(tmp_path: Path) -> None:
+def test_an_environment_of_your_own_is_not_needed_again(tmp_path: Path) -> None:
     path, _ = start(quick_config("custom:kitchen"), tmp_path / "run", env=Kitchen)
-    with pytest.raises(UserError, match="hand it over from Python, as env="):
-        export_run(path, tmp_path / "policy.onnx")
     metadata = export_run(path, tmp_path / "policy.onnx", env=Kitchen)
     assert json.loads(metadata["names"])[0] == "burner"
+    assert export_run(path, tmp_path / "alone.onnx") == metadata
+    assert (tmp_path / "alone.onnx").read_bytes() == (tmp_path / "policy.onnx").read_bytes()
 
 
 def test_a_model_too_large_for_one_file_is_refused(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -144,7 +144,7 @@ def test_a_policy_saved_without_replay_still_has_a_page(tmp_path: Path) -> None:
     run = train(quick_config("toy-levers"), tmp_path / "run")
     saved = load_run(run)
     config, policy = saved.config, saved.policy
-    save_policy(tmp_path / "saved", config, policy, updates=50, env_steps=350)
+    save_policy(tmp_path / "saved", config, saved.task, policy, updates=50, env_steps=350)
     text = inspect_run(tmp_path / "saved", video=False).read_text()
     assert "holds no transitions" in text
     assert "no rows in eval.csv" in text
@@ -166,8 +166,8 @@ def test_folders_that_cannot_be_inspected(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no run folder"):
         inspect_run(tmp_path)
     run = train(quick_config("toy-levers"), tmp_path / "run")
-    with pytest.raises(UserError, match="episodes = 0"):
-        inspect_run(run, episodes=0)
+    with pytest.raises(UserError, match="episodes = -1"):
+        inspect_run(run, episodes=-1)
     for checkpoint in checkpoints_in(run):
         truncate(checkpoint)
     warnings: list[str] = []

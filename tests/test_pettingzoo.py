@@ -152,7 +152,7 @@ def test_what_cannot_work_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch) -
         Together(Painter())
     with pytest.raises(UserError, match="reward='max' is none of mean, sum, ann, ben, cat"):
         Together(Crew(), "max")
-    with pytest.raises(UserError, match="there is no module 'no_such_zoo' here"):
+    with pytest.raises(UserError, match="module 'no_such_zoo' cannot be imported: ModuleNotFoundError"):
         find_task(TaskSpec("pettingzoo:no_such_zoo"))
     turns = types.ModuleType("zoo_of_turns")
     turns.env = Crew  # type: ignore[attr-defined]

@@ -106,9 +106,9 @@ def test_broken_tables_are_refused(tmp_path: Path) -> None:
     [
         ("{", "cannot be used"),
         ("[]", "must hold one JSON object"),
-        (json.dumps({"runs": [{"variant": "a"}]}), "'runs'"),
-        (json.dumps({"variants": {"a": 3}}), "'variants'"),
-        (json.dumps({"tasks": "walker-walk"}), "'tasks'"),
+        (json.dumps({"runs": [{"variant": "a"}]}), "runs[0] lacks seed, status, task"),
+        (json.dumps({"variants": {"a": 3}}), "variants.'a' is 3"),
+        (json.dumps({"tasks": "walker-walk"}), "tasks is 'walker-walk'"),
     ],
 )
 def test_broken_provenance_is_refused(tmp_path: Path, text: str, complaint: str) -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
+from revalued.cli import main
 from revalued.config import TrainConfig
 from revalued.errors import UserError
 from revalued.run.folder import RunFolder
 from revalued.run.prepare import prepare
 from revalued.run.start import resume, start
+from revalued.training.callbacks import Callbacks, Event
 from run_helpers import assert_same_run, evolve, newest, quick_config, rows, stop_after, train
 
 BASE = quick_config("toy-counting")
@@ -143,13 +146,100 @@ def test_prolonging_keeps_the_evaluation_at_the_first_end(tmp_path: Path, checkp
     assert [int(row["updates"]) for row in after[2:]] == [40, 50]
 
 
-def test_a_run_without_any_checkpoint_starts_over(uninterrupted: Path, tmp_path: Path) -> None:
-    """Killed before the first checkpoint, there is nothing to go on from, and nothing is lost by starting over."""
-    RunFolder.create(tmp_path / "run", prepare(BASE).config)
-    folder = RunFolder.open(tmp_path / "run")
+def test_a_run_without_any_checkpoint_starts_over_only_if_asked(uninterrupted: Path, tmp_path: Path) -> None:
+    """Killed before the first checkpoint, there is nothing to go on from; what it wrote is kept all the same."""
+    path = tmp_path / "run"
+    folder = RunFolder.create(path, prepare(BASE).config)
     folder.eval_table.add({"updates": 20, "env_steps": 245, "return": 1.0, "length": 3.0})
-    assert resume(tmp_path / "run").finished
-    assert_same_run(uninterrupted, tmp_path / "run")
+    before = folder.eval_table.path.read_bytes()
+    with pytest.raises(UserError, match=r"no checkpoint to go on from, only 1 row in eval\.csv.*: --restart"):
+        resume(path)
+    assert folder.eval_table.path.read_bytes() == before
+    assert folder.may_restart_unasked(), "5,000 updates would have to pass before the first checkpoint"
+    assert resume(path, restart=True).finished
+    assert_same_run(uninterrupted, path)
+    assert (path / "eval.before-restart-1.csv").read_bytes() == before
+    assert not (path / "metrics.before-restart-1.csv").exists(), "there was nothing in it"
+
+
+@pytest.mark.parametrize("damage", ["deleted", "emptied", "unreadable"])
+def test_a_finished_run_whose_checkpoints_are_gone_loses_nothing(
+    damage: str, uninterrupted: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "run"
+    shutil.copytree(uninterrupted, path)
+    if damage == "unreadable":
+        for file in path.glob("checkpoint/*/meta.json"):
+            file.unlink()
+    else:
+        shutil.rmtree(path / "checkpoint")
+        if damage == "emptied":
+            (path / "checkpoint").mkdir()
+    before = {name: (path / name).read_bytes() for name in ("eval.csv", "metrics.csv", "config.json", "summary.json")}
+    with pytest.raises(UserError, match="no checkpoint"):
+        resume(path, env_steps=400)
+    assert {name: (path / name).read_bytes() for name in before} == before
+    assert not RunFolder.open(path).may_restart_unasked()
+    assert resume(path, restart=True).finished
+    assert_same_run(uninterrupted, path)
+    for name in ("eval.csv", "metrics.csv", "summary.json"):
+        stem, suffix = name.split(".")
+        assert (path / f"{stem}.before-restart-1.{suffix}").read_bytes() == before[name]
+    assert resume(path, restart=True).finished, "again, beside the first"
+    assert (path / "checkpoint.before-restart-2").is_dir()
+
+
+def test_rows_that_are_gone_are_noticed(
+    uninterrupted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "run"
+    interrupt(BASE, path, 60)
+    whole = (path / "eval.csv").read_text().splitlines(keepends=True)
+    (path / "eval.csv").write_text("".join(whole[:-1]))
+    (path / "metrics.csv").unlink()
+    assert main(["resume", str(path), "--quiet"]) == 0
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.startswith(f"warning: {path / 'eval.csv'} lacks 1 of the 2 rows that the checkpoint knows of")
+    assert "metrics.csv lacks 2 of the 2 rows" in second
+    expected = rows(uninterrupted, "eval.csv")
+    assert rows(path, "eval.csv") == [expected[0], *expected[2:]]
+    assert rows(path, "metrics.csv") == rows(uninterrupted, "metrics.csv")[2:]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "updates,env_steps,return,length,success,wall_seconds\r\n,,,,,,,,\r\nx,y\r\n20,20\r\n"]
+)
+def test_an_empty_or_edited_table_is_not_blamed_on_the_checkpoint(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "run"
+    interrupt(BASE, path, 50)
+    (path / "eval.csv").write_text(text)
+    assert main(["resume", str(path), "--quiet"]) == 0
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "eval.csv lacks 1 of the 1 rows" in line
+    assert [row["updates"] for row in rows(path, "eval.csv")] == ["40", "50"]
+
+
+def test_a_table_deleted_in_mid_run_comes_back_with_its_header(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+
+    def take_away(event: Event) -> None:
+        if event.updates == 25:
+            (path / "eval.csv").unlink()
+
+    start(BASE, path, callbacks=Callbacks([take_away]))
+    assert [row["updates"] for row in rows(path, "eval.csv")] == ["40", "50"]
+
+
+def test_a_resume_that_fails_has_changed_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    interrupt(BASE, path, 50)
+    (path / "metrics.csv").write_text("something else\n1,2\n")
+    before = {file.name: file.read_bytes() for file in path.iterdir() if file.is_file()}
+    with pytest.raises(UserError, match="its first line is not updates,"):
+        resume(path, env_steps=1_000)
+    assert {file.name: file.read_bytes() for file in path.iterdir() if file.is_file()} == before
 
 
 def test_rows_written_after_the_checkpoint_are_written_once(uninterrupted: Path, tmp_path: Path) -> None:

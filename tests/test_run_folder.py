@@ -231,6 +231,6 @@ def test_json_that_is_no_object_is_refused_by_name(content: bytes | None, tmp_pa
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(UserError, match=r"facts\.json cannot be used"):
-        read_json(path)
+        read_json(path, dict[str, Any])
     write_json(path, {"é": 1})
-    assert read_json(path) == {"é": 1}
+    assert read_json(path, dict[str, Any]) == {"é": 1}

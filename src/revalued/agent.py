@@ -7,7 +7,7 @@ import signal
 import tempfile
 import warnings
 import weakref
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -21,12 +21,12 @@ from revalued.acting.ensemble import Utilities, utilities_of
 from revalued.acting.exploration import explore
 from revalued.acting.policy import Policy
 from revalued.algorithms.presets import PRESETS
-from revalued.envs import EnvSource, task_of
+from revalued.envs import EnvSource, module_of, task_of_file
 from revalued.envs.spaces.codec import SpaceCodec
 from revalued.errors import UserError
 from revalued.run.contents import ACTING_ONLY
 from revalued.run.folder import RunFolder, refuse_existing
-from revalued.run.load import load_run
+from revalued.run.load import SavedRun, load_run
 from revalued.run.loggers import Logging
 from revalued.run.prepare import PreparedRun, prepare, resolve_device
 from revalued.run.progress import make_progress
@@ -67,17 +67,24 @@ class Agent:
         run = prepare(configure(name, algo, settings), source)
         if folder is not None:
             refuse_existing(Path(folder))
-        self._set_up(run, source, folder)
+        self._set_up(run, source, folder, trust_modules=(module_of(name),))
         self._device = run.config.execution.device
 
-    def _set_up(self, run: PreparedRun, env: EnvSource | None, folder: Folder, origin: Path | None = None) -> None:
+    def _set_up(
+        self,
+        run: PreparedRun,
+        env: EnvSource | None,
+        folder: Folder,
+        origin: Path | None = None,
+        trust_modules: Collection[str] = (),
+    ) -> None:
         self.config = run.config
         self.outcome: RunResult | None = None
         """How the last call of `learn` ended."""
         self._run, self._env = run, env
         self._folder = None if folder is None else Path(folder)
         self._is_folder_chosen = folder is not None
-        self._origin = origin
+        self._origin, self._trusted = origin, trust_modules
         self._device = "auto"  # a run that was trained on CUDA acts on a laptop too
         self._state: _Acting | None = None
         self._is_learning = False
@@ -114,6 +121,9 @@ class Agent:
                 extras: dict[str, Any] = {"should_stop": lambda: bool(received), "logging": logging}
                 extras["callbacks"] = callbacks
                 if (path / "config.json").is_file():
+                    # what was saved before it had learnt anything has no checkpoint yet, and none to lose
+                    extras["restart"] = RunFolder.open(path).may_restart_unasked()
+                    extras["trust_modules"] = self._trusted
                     self.outcome = resume(path, progress, env_steps=target, env=self._env, **extras)
                 else:
                     config = replace(self.config, schedule=replace(self.config.schedule, env_steps=target))
@@ -173,7 +183,8 @@ class Agent:
             raise UserError(f"{path} is the folder that the agent works in: choose another path")
         if not replay:
             acting = self._acting()
-            save_policy(path, self.config, acting.policy, acting.updates, acting.env_steps, overwrite=overwrite)
+            counts = (acting.updates, acting.env_steps)
+            save_policy(path, self.config, self._run.task, acting.policy, *counts, overwrite=overwrite)
         elif home is None:
             save_untrained(path, self.config, overwrite=overwrite)
         else:
@@ -215,11 +226,7 @@ class Agent:
 
     @cached_property
     def _codec(self) -> SpaceCodec:
-        env = self.make_env()
-        try:
-            return SpaceCodec.of(env, self.config.bins)
-        finally:
-            env.close()
+        return SpaceCodec.of(*self._run.task.user_spaces(), self.config.bins)
 
     def _home(self) -> RunFolder | None:
         """Return the folder that the agent's state is in; None for an agent that has never learnt."""
@@ -232,9 +239,7 @@ class Agent:
         if self._state is None:
             home = self._home()
             if home is not None and home.has_checkpoint:
-                run = load_run(home.path, _warn, task=self._run.task, device=self._device)
-                counts = int(run.meta["updates"]), int(run.meta["env_steps"])
-                self._state = _Acting(run.policy, *counts, can_learn=not run.meta.get(ACTING_ONLY))
+                self._state = _state_in(load_run(home.path, _warn, task=self._run.task, device=self._device))
             else:
                 learner = make_learner(self.config, self._run.shape, resolve_device(self._device))
                 self._state = _Acting(learner.policy(), 0, 0)
@@ -265,22 +270,35 @@ class Agent:
         return self._folder
 
 
-def load(path: str | Path, env: EnvSource | None = None, *, folder: Folder = None) -> Agent:
+def load(
+    path: str | Path, env: EnvSource | None = None, *, folder: Folder = None, trust_modules: Collection[str] = ()
+) -> Agent:
     """Return the agent in a run folder, written by `save`, `learn` or `revalued train`.
 
-    An environment of your own is needed again, as `env`. What is learnt from now on goes to `folder`, by default a
-    temporary copy; `folder=path` goes on in the loaded run itself.
+    It can predict at once; only to learn and to evaluate, an environment of your own is needed again, as `env`, and the
+    module that a task such as `gym:module:ID` names has to be among `trust_modules`. What is learnt from now on goes to
+    `folder`, by default a temporary copy; `folder=path` goes on in the loaded run itself.
     """
     path = Path(path)
-    config = RunFolder.open(path).config()
+    home = RunFolder.open(path)
+    config = home.config()
     validate(config)
     if folder is not None and Path(folder).resolve() != path.resolve():
         refuse_existing(Path(folder))
+    saved = None
+    if home.has_checkpoint:
+        saved = load_run(path, _warn, env, trust_modules=trust_modules, needs_env=False, device="auto")
+    task = task_of_file(config, env, trust_modules) if saved is None else saved.task
     agent = Agent.__new__(Agent)
-    task = task_of(config, env)
-    agent._set_up(PreparedRun(config, task, agent_shape(config, task.info)), env, folder, origin=path)
-    agent._acting()  # whatever is wrong with the checkpoint or the environment is said now
+    run = PreparedRun(config, task, agent_shape(config, task.info))
+    agent._set_up(run, env, folder, origin=path, trust_modules=trust_modules)
+    agent._state = None if saved is None else _state_in(saved)
     return agent
+
+
+def _state_in(run: SavedRun) -> _Acting:
+    counts = int(run.meta["updates"]), int(run.meta["env_steps"])
+    return _Acting(run.policy, *counts, can_learn=not run.meta.get(ACTING_ONLY))
 
 
 def _task_name(env: str | EnvSource) -> str:

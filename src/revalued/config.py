@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import reprlib
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cache
@@ -218,11 +219,15 @@ def _without_retired(data: Mapping[str, Any]) -> Mapping[str, Any]:
     execution, schedule = parts.get("execution", {}), parts.get("schedule", {})
     precision = execution.pop("matmul_precision", "highest")
     if precision != "highest":
-        raise UserError(f"execution.matmul_precision = {precision!r} is not possible any more: it is always 'highest'")
+        raise UserError(
+            f"execution.matmul_precision = {reprlib.repr(precision)} is not possible any more: it is always 'highest'"
+        )
     per_update = schedule.pop("env_steps_per_update", None)
     if per_update is not None:
-        if not _matches(per_update, int) or per_update < 1:
-            raise UserError(f"configuration entry 'schedule.env_steps_per_update' has the wrong type: {per_update!r}")
+        if misfit(per_update, int) is not None or per_update < 1:
+            raise UserError(
+                f"configuration entry 'schedule.env_steps_per_update' has the wrong type: {reprlib.repr(per_update)}"
+            )
         schedule["updates_per_env_step"] = 1 / per_update
     return {**data, **parts}
 
@@ -235,7 +240,7 @@ def _build(cls: type[Any], data: object, where: str) -> Any:
     known = {name: hints[name] for name in fields}
     for key in data:
         if key not in known:
-            raise unknown_name("configuration entry", f"{where}{key}", [f"{where}{name}" for name in known])
+            raise unknown_name("configuration entry", f"{where}{key}"[:80], [f"{where}{name}" for name in known])
     values: dict[str, Any] = {}
     for name, hint in known.items():
         if name not in data:
@@ -246,21 +251,69 @@ def _build(cls: type[Any], data: object, where: str) -> Any:
         value = data[name]
         if isinstance(hint, type) and dataclasses.is_dataclass(hint):
             values[name] = _build(hint, value, f"{where}{name}.")
-        elif _matches(value, hint):
+        elif misfit(value, hint) is None:
             values[name] = value
         else:
-            raise UserError(f"configuration entry '{where}{name}' has the wrong type: {value!r}")
+            raise UserError(f"configuration entry '{where}{name}' has the wrong type: {reprlib.repr(value)}")
     return cls(**values)
 
 
-def _matches(value: object, hint: Any) -> bool:
-    origin = typing.get_origin(hint)
+_LARGEST_INT = 2**63
+
+
+def misfit(value: object, hint: Any, where: str = "") -> str | None:
+    """Return what is wrong with plain data that should be of a type, with its place; None where nothing is.
+
+    Besides plain types, `hint` may be a Literal, a union, a list, a tuple of fixed length (a list in JSON), a dict with
+    strings as keys, or a TypedDict, whose further entries are not looked at.
+    """
+    origin, options = typing.get_origin(hint), typing.get_args(hint)
+    if hint is Any:
+        return None
+    if typing.is_typeddict(hint):
+        return _misfit_in_object(value, hint, where)
     if origin in (typing.Union, types.UnionType):
-        return any(_matches(value, option) for option in typing.get_args(hint))
+        wrong = [misfit(value, option, where) for option in options]
+        structured = [text for option, text in zip(options, wrong, strict=True) if typing.is_typeddict(option)]
+        return None if None in wrong else structured[0] if structured and isinstance(value, dict) else wrong[-1]
+    if origin is list and isinstance(value, list):
+        return _first(misfit(item, options[0], f"{where}[{number}]") for number, item in enumerate(value))
+    if origin is tuple and isinstance(value, list | tuple) and len(value) == len(options):
+        parts = enumerate(zip(value, options, strict=True))
+        return _first(misfit(item, option, f"{where}[{number}]") for number, (item, option) in parts)
+    if origin is dict and isinstance(value, dict):
+        return _first(misfit(item, options[1], f"{where}.{reprlib.repr(key)}") for key, item in value.items())
+    if _is_plain(value, hint, origin, options):
+        return None
+    return f"{where.lstrip('.') or 'it'} is {reprlib.repr(value)}"
+
+
+def _is_plain(value: object, hint: Any, origin: Any, options: tuple[Any, ...]) -> bool:
     if origin is Literal:
-        return value in typing.get_args(hint)
-    if hint is float:
-        return isinstance(value, int | float) and not isinstance(value, bool)
-    if hint is int:
-        return isinstance(value, int) and not isinstance(value, bool)
+        return value in options if isinstance(value, str | int | None) else False
+    if origin is not None:
+        return False
+    if hint in (int, float):
+        if isinstance(value, bool) or not isinstance(value, int | (float if hint is float else int)):
+            return False
+        return isinstance(value, float) or -_LARGEST_INT <= value < _LARGEST_INT
+    if hint is str:  # with nothing in it that could be neither printed nor part of a path
+        return isinstance(value, str) and "\0" not in value and not any("\ud800" <= sign <= "\udfff" for sign in value)
     return isinstance(value, hint)
+
+
+def _misfit_in_object(value: object, hint: Any, where: str) -> str | None:
+    if not isinstance(value, dict):
+        return f"{where.lstrip('.') or 'it'} is {reprlib.repr(value)}, not an object"
+    # not __required_keys__, which does not see through annotations that are text
+    hints = typing.get_type_hints(hint, include_extras=True)
+    optional = {name for name, own in hints.items() if typing.get_origin(own) is typing.NotRequired}
+    lacking = sorted(hints.keys() - optional - value.keys())
+    if lacking:
+        return f"{where.lstrip('.') or 'it'} lacks {', '.join(lacking)}"
+    plain = {name: typing.get_args(own)[0] if name in optional else own for name, own in hints.items()}
+    return _first(misfit(value[name], own, f"{where}.{name}") for name, own in plain.items() if name in value)
+
+
+def _first(found: Iterable[str | None]) -> str | None:
+    return next((text for text in found if text is not None), None)

@@ -88,7 +88,17 @@ def rng_state(rng: np.random.Generator) -> dict[str, Any]:
 
 
 def restore_rng(rng: np.random.Generator, state: dict[str, Any]) -> None:
-    """Put a generator back to where `rng_state` found it."""
+    """Put a generator back to where `rng_state` found it; a state that is none is a ValueError."""
+    current = rng.bit_generator.state
+    numbers, bits = state.get("state"), {"state": 128, "inc": 128}
+    if not isinstance(numbers, dict) or numbers.keys() != bits.keys() or state.keys() != current.keys():
+        raise ValueError("the state of a random stream is not of the right form")
+    whole = [(numbers[name], size) for name, size in bits.items()]
+    whole += [(state["has_uint32"], 1), (state["uinteger"], 32)]
+    if not all(isinstance(value, int) and 0 <= value < 2**size for value, size in whole):
+        raise ValueError("the state of a random stream holds something else than its numbers")
+    if state["bit_generator"] != current["bit_generator"]:
+        raise ValueError(f"the state of a random stream is not that of {current['bit_generator']}")
     rng.bit_generator.state = state
 
 

@@ -39,6 +39,12 @@ class ObservationNormaliser:
             self.shift[:] = self._mean
             self.scale[:] = 1 / np.sqrt(self._squares / self._count[0] + _SMALLEST_VARIANCE)
 
+    def check(self) -> None:
+        """Refuse sums that were taken over from a file and cannot be those of any observations."""
+        sums = (self._count, self._mean, self._squares)
+        if not all(np.isfinite(array).all() for array in sums) or self._count[0] < 0 or (self._squares < 0).any():
+            raise ValueError("the sums over observations are not those of any observations")
+
     def __call__(self, observations: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return observations [B, D] on one scale."""
         normal: NDArray[np.float32] = ((observations - self.shift) * self.scale).clip(-LARGEST, LARGEST)

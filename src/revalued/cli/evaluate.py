@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from revalued.cli.interrupts import raise_again
-from revalued.cli.parsing import parse
+from revalued.cli.parsing import Modules, parse
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,8 @@ class EvaluateArguments:
     """How many episodes to play; by default 10, or 1 for a video."""
     seed: int = 0
     """Seed of the episodes."""
+    trust_module: Modules = ()
+    """Import this module, which the run's task names; repeat it for several. To import a module runs its code."""
     video: Path | None = None
     """Record the episodes in this MP4 file, with the return so far in the corner."""
     json: bool = False
@@ -46,7 +48,14 @@ def evaluate(arguments: list[str]) -> int:
     wanted = given.episodes if given.episodes is not None else 10 if given.video is None else 1
     check_video(given.video)
     video = None if given.video is None else partial(record_video, path=given.video)
-    played = play(given.dir, wanted, given.seed, lambda text: print(text, file=sys.stderr), video=video)
+    played = play(
+        given.dir,
+        wanted,
+        given.seed,
+        lambda text: print(f"warning: {text}", file=sys.stderr),
+        trust_modules=given.trust_module,
+        video=video,
+    )
     try:
         for episode in played:
             episodes.append(episode)

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
 
+from revalued.cli.interrupts import raise_again
 from revalued.errors import UserError
 from revalued.experiments.executor import Executor, Stop
 from revalued.experiments.ledger import Ledger
@@ -47,8 +48,10 @@ class FanOut:
 
 def check_tasks(planned: Sequence[PlannedRun], tasks: Sequence[str]) -> None:
     """Refuse tasks that do not exist or whose simulator is not installed, before anything starts."""
-    from revalued.envs import task_of
+    from revalued.envs import module_of, search_working_folder, task_of
 
+    if any(module_of(run.config.task) for run in planned):  # named on this command line, or by an experiment of ours
+        search_working_folder()
     first_of = {run.config.task: run.config for run in reversed(planned)}
     for name in sorted({parse_task(task).task for task in tasks}):
         task_of(first_of[name])
@@ -56,6 +59,8 @@ def check_tasks(planned: Sequence[PlannedRun], tasks: Sequence[str]) -> None:
 
 def train_all(ledger: Ledger, runs: FanOut, command: Sequence[str]) -> int:
     """Train what is not trained yet, or only show it; say how it ended and how to go on."""
+    from revalued.envs import module_of
+
     work = Workload(ledger.planned, ledger.paths, _jobs(ledger, runs))
     if runs.dry_run:
         _show_plan(ledger, work)
@@ -64,7 +69,10 @@ def train_all(ledger: Ledger, runs: FanOut, command: Sequence[str]) -> int:
     view = make_overview(quiet=runs.quiet)
     try:
         view.say(f"{ledger.experiment.name}: {ledger.experiment.title}\n{_note(ledger)}\n{_time_line(work)}")
-        with _executor(runs, work.jobs, view.say) as executor, noted_stops() as received:
+        modules = sorted(
+            {module_of(run.config.task) for run in ledger.planned} - {""}
+        )  # from the plan, not from any file
+        with _executor(runs, work.jobs, view.say, modules) as executor, noted_stops() as received:
             failures = carry_out(ledger, work, executor, view, lambda: wanted_stop(received))
     finally:
         view.close()
@@ -138,10 +146,10 @@ def _counted(runs: int) -> str:
 
 
 @contextmanager
-def _executor(runs: FanOut, jobs: int, say: Callable[[str], None]) -> Iterator[Executor]:
+def _executor(runs: FanOut, jobs: int, say: Callable[[str], None], trust_modules: Sequence[str]) -> Iterator[Executor]:
     """Return what carries out the runs, no more than `jobs` at a time: processes here, or on a cluster."""
     if runs.cluster is None:
-        yield ProcessExecutor(jobs)
+        yield ProcessExecutor(jobs, trust_modules=trust_modules)
         return
     if runs.cpus_per_run <= 0 or runs.gpus_per_run < 0:
         raise UserError("a run takes more than 0 CPUs and at least 0 GPUs: see --cpus-per-run and --gpus-per-run")
@@ -149,7 +157,8 @@ def _executor(runs: FanOut, jobs: int, say: Callable[[str], None]) -> Iterator[E
     from revalued.training.actors.ray_link import connect
 
     with connect(runs.cluster) as ray:
-        yield RayExecutor(ray, cpus=runs.cpus_per_run, gpus=runs.gpus_per_run, jobs=jobs, say=say)
+        places = {"cpus": runs.cpus_per_run, "gpus": runs.gpus_per_run}
+        yield RayExecutor(ray, jobs=jobs, trust_modules=trust_modules, say=say, **places)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from revalued.cli.interrupts import raise_again
-from revalued.cli.parsing import parse
+from revalued.cli.parsing import Modules, parse
 
 
 @dataclass(frozen=True)
@@ -18,6 +18,8 @@ class ExportArguments:
     """Folder of the run."""
     out: Path
     """File to write, such as policy.onnx."""
+    trust_module: Modules = ()
+    """Import this module, which the run's task names; repeat it for several. To import a module runs its code."""
     force: bool = False
     """Replace the file if it exists."""
 
@@ -28,7 +30,13 @@ def export(arguments: list[str]) -> int:
     from revalued.export import export_run
 
     raise_again()
-    facts = export_run(given.dir, given.out, lambda text: print(f"warning: {text}", file=sys.stderr), force=given.force)
+    facts = export_run(
+        given.dir,
+        given.out,
+        lambda text: print(f"warning: {text}", file=sys.stderr),
+        force=given.force,
+        trust_modules=given.trust_module,
+    )
     megabytes = given.out.stat().st_size / 1e6
     print(
         f"{given.out}: {facts['algo']} on {facts['task']} after {int(facts['env_steps']):,} interactions, "

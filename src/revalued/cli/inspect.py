@@ -10,7 +10,7 @@ from typing import Annotated
 import tyro
 
 from revalued.cli.interrupts import raise_again
-from revalued.cli.parsing import parse
+from revalued.cli.parsing import Modules, parse
 
 
 @dataclass(frozen=True)
@@ -22,11 +22,13 @@ class InspectArguments:
     output: Annotated[Path | None, tyro.conf.arg(aliases=["-o"])] = None
     """The page to write; by default inspect.html in the run's folder."""
     episodes: int = 1
-    """Episodes to play; the pictures along an episode show the first, statistics are over all."""
+    """Episodes to play; the pictures along an episode show the first. 0: only what needs no environment."""
     seed: int = 0
     """Seed of the episodes, the same as those of `revalued evaluate`."""
     video: bool = True
     """Make a video of the first episode."""
+    trust_module: Modules = ()
+    """Import this module, which the run's task names; repeat it for several. To import a module runs its code."""
     force: bool = False
     """Replace the file even if it is not an earlier page."""
 
@@ -50,6 +52,7 @@ def inspect(arguments: list[str]) -> int:
             seed=given.seed,
             video=given.video,
             force=given.force,
+            trust_modules=given.trust_module,
         )
     except LaneError as error:
         print(f"revalued: {error}", file=sys.stderr)

@@ -6,13 +6,16 @@ import contextlib
 import dataclasses
 import io
 import typing
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import tyro
 
 from revalued.errors import UserError, unknown_name
 
 Arguments = TypeVar("Arguments")
+
+Modules = tyro.conf.UseAppendAction[Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME")]]
+"""A flag that takes one module, and may be given several times."""
 
 _MARKERS = (tyro.conf.OmitArgPrefixes, tyro.conf.PositionalRequiredArgs)
 

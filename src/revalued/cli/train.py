@@ -14,7 +14,7 @@ from typing import Any
 import tyro
 
 from revalued.algorithms.presets import PRESETS, preset
-from revalued.cli.parsing import parse
+from revalued.cli.parsing import Modules, parse
 from revalued.config import EngineName, TrainConfig
 from revalued.errors import UserError
 from revalued.run.loggers import Logging
@@ -47,6 +47,10 @@ class ResumeArguments:
     """Let the actors of the run work in this cluster from now on: local, auto or HOST:PORT."""
     engine: EngineName | None = None
     """Update with this engine from now on; results will differ in their rounding."""
+    restart: bool = False
+    """Begin anew, from the configuration alone; tables and checkpoints are kept under other names."""
+    trust_module: Modules = ()
+    """Import this module, which the run's task names; repeat it for several. To import a module runs its code."""
     logging: Logging = field(default_factory=Logging)
     quiet: bool = False
     """Print nothing but warnings."""
@@ -59,9 +63,11 @@ def train(arguments: list[str]) -> int:
     given = parse(TrainArguments, "train", arguments, TrainArguments(start_from))
     validate(given.config)
     given.logging.check()
-    from revalued.envs import task_of
+    from revalued.envs import module_of, search_working_folder, task_of
     from revalued.run.folder import default_path, refuse_existing
 
+    if module_of(given.config.task):  # whoever names a module on the command line may have it beside them
+        search_working_folder()
     task = task_of(given.config)
     path = given.out or default_path(given.config.task, given.config.algo, given.config.seed)
     refuse_existing(path)
@@ -100,6 +106,8 @@ def resume(arguments: list[str]) -> int:
             workers=given.workers,
             cluster=given.cluster,
             engine=given.engine,
+            trust_modules=given.trust_module,
+            restart=given.restart,
             logging=given.logging,
         )
 

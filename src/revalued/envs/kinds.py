@@ -8,7 +8,7 @@ actions.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
@@ -16,12 +16,13 @@ from typing import Any
 import gymnasium
 
 from revalued.config import TrainConfig
+from revalued.envs.modules import GYM, PETTINGZOO, refuse_untrusted
 from revalued.envs.noise import Noisy
-from revalued.envs.spaces.factored import Factored, FactoredEnv
+from revalued.envs.spaces.factored import Factored, FactoredEnv, factored_layer
 from revalued.envs.suites import custom, gym_ids, metaworld, pettingzoo, toys
 from revalued.envs.suites.control_suite import ALL_TASKS, UNBOUNDED_TASKS, ControlSuiteEnv
 from revalued.envs.task import Task, TaskInfo, TaskSpec, inspect_env
-from revalued.errors import unknown_name
+from revalued.errors import UserError, unknown_name
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ KINDS: list[Kind] = [
     Kind(toys.make_toy, names=tuple(toys.TOYS)),
     Kind(
         gym_ids.make_gym_env,
-        prefix=gym_ids.PREFIX,
+        prefix=GYM,
         listing="gym:ID             any environment in Gymnasium's registry, such as gym:CartPole-v1",
         keeps_spaces=True,
     ),
@@ -61,7 +62,7 @@ KINDS: list[Kind] = [
     ),
     Kind(
         pettingzoo.make_pettingzoo_env,
-        prefix=pettingzoo.PREFIX,
+        prefix=PETTINGZOO,
         listing="pettingzoo:MODULE  a parallel environment, all its agents as one, such as pettingzoo:rware.pettingzoo",
         keeps_spaces=True,
     ),
@@ -85,7 +86,7 @@ def kind_of(task: str) -> Kind:
     for kind in KINDS:
         if kind.owns(task):
             return kind
-    raise unknown_name("task", task, task_names())
+    raise unknown_name("task", task[:200], task_names())
 
 
 def make_env(spec: TaskSpec, render_mode: str | None = None, make_own: custom.EnvMaker | None = None) -> FactoredEnv:
@@ -111,6 +112,40 @@ def find_task(spec: TaskSpec, env: custom.EnvSource | None = None) -> Task:
         return Task(task_info(spec), partial(make_env, spec), kind_of(spec.task).keeps_spaces)
     make = partial(make_env, spec, make_own=custom.env_maker(spec.task, env))
     return Task(_inspect(make), make, keeps_spaces=True)
+
+
+def stored_task(spec: TaskSpec, info: TaskInfo, *, keeps_spaces: bool, trusted: Collection[str]) -> Task:
+    """Return a task whose sizes are known from a file; its environment is built only when it is asked for.
+
+    `trusted` names the modules that may be imported then.
+    """
+    return Task(info, partial(_make_stored, spec, (info.observation_size, info.sizes), tuple(trusted)), keeps_spaces)
+
+
+def _make_stored(
+    spec: TaskSpec,
+    expected: tuple[int, tuple[int, ...]],
+    trusted: tuple[str, ...],
+    render_mode: str | None = None,
+) -> FactoredEnv:
+    refuse_untrusted(spec.task, trusted)
+    env = make_env(spec, render_mode)
+    (observation_size,) = env.observation_space.shape or (0,)
+    sizes = tuple(factored_layer(env).action_codec.sizes)
+    if (observation_size, sizes) != expected:
+        env.close()
+        here, there = (
+            f"{size} numbers and actions of sizes {list(of)}" for size, of in ((observation_size, sizes), expected)
+        )
+        raise UserError(f"the environment has observations of {here}, but the run was trained with {there}")
+    return env
+
+
+def task_of_file(config: TrainConfig, env: custom.EnvSource | None, trusted: Collection[str]) -> Task:
+    """Return a run's task, whose name was read from a file: the modules it imports must be trusted."""
+    if env is None:
+        refuse_untrusted(config.task, trusted)
+    return task_of(config, env)
 
 
 def task_of(config: TrainConfig, env: custom.EnvSource | None = None) -> Task:

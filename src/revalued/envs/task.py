@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import gymnasium
@@ -30,6 +30,20 @@ class TaskSpec:
 
 
 @dataclass(frozen=True)
+class TaskSpaces:
+    """The spaces of a task's environment, inside and outside of the layer that factors it."""
+
+    own_observation: spaces.Space[Any]
+    """What the environment itself returns."""
+    own_action: spaces.Space[Any]
+    """What the environment itself takes."""
+    flat_observation: spaces.Space[Any]
+    """What the agent sees."""
+    action_names: tuple[str, ...] = ()
+    """What the environment calls its action dimensions, if it does."""
+
+
+@dataclass(frozen=True)
 class TaskInfo:
     """What has to be known about a task before it can be learnt."""
 
@@ -42,6 +56,8 @@ class TaskInfo:
     """Length of the longest episode, if there is one."""
     masked: bool = False
     """Whether the environment tells in `info["action_mask"]` which choices are legal."""
+    spaces: TaskSpaces | None = field(default=None, compare=False)
+    """What the sizes come from; None where nobody asked an environment."""
 
     @property
     def mask_size(self) -> int:
@@ -58,6 +74,14 @@ class Task:
     """Makes one environment, given nothing or a render mode; may be sent to other processes."""
     keeps_spaces: bool = False
     """Whether users see the spaces that the environment had before it was factored."""
+
+    def user_spaces(self) -> tuple[spaces.Space[Any], spaces.Space[Any]]:
+        """Return the spaces of observations and actions that users see, see `make_user_env`."""
+        known = self.info.spaces
+        assert known is not None, "the sizes of this task were not taken from an environment"
+        if self.keeps_spaces:
+            return known.own_observation, known.own_action
+        return known.flat_observation, spaces.MultiDiscrete(np.array(self.info.sizes))
 
     def make_user_env(self, render_mode: str | None = None) -> gymnasium.Env[Any, Any]:
         """Make an environment with the spaces that users see: what an agent's `predict` takes and returns.
@@ -82,6 +106,16 @@ def inspect_env(env: FactoredEnv) -> TaskInfo:
         reward_range=_reward_range(env.unwrapped),
         max_episode_steps=_max_episode_steps(env),
         masked=_has_masks(env, observation_size, sizes),
+        spaces=_spaces(env),
+    )
+
+
+def _spaces(env: FactoredEnv) -> TaskSpaces:
+    own = factored_layer(env).env
+    given = getattr(env.unwrapped, "action_names", ())
+    names = given if isinstance(given, list | tuple) else ()
+    return TaskSpaces(
+        own.observation_space, own.action_space, env.observation_space, tuple(str(name) for name in names)
     )
 
 

@@ -5,16 +5,18 @@ Two executors stand behind it: processes on this machine (`process_executor`) an
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 from typing import Literal, Protocol
 
 from revalued.experiments.run_folders import LOG_NAME, begin_log, last_log_line
+from revalued.run.folder import RunFolder
 
 
 class Stop(IntEnum):
@@ -52,12 +54,23 @@ class Executor(Protocol):
         ...
 
 
-def launch(path: Path, before: Callable[[], None] | None = None) -> subprocess.Popen[bytes]:
-    """Start the process that trains a run, with its output in the run's log; it calls `before` first of all."""
+def launch(
+    path: Path, trust_modules: Sequence[str] = (), before: Callable[[], None] | None = None
+) -> subprocess.Popen[bytes]:
+    """Start the process that trains a run, with its output in the run's log; it calls `before` first of all.
+
+    The task comes from the plan, whose modules are trusted. A run that was ended before its first checkpoint begins
+    anew, with what it wrote set aside. Modules are found where this process finds them, and not in the folder in which
+    it happens to work (-P).
+    """
+    words = [word for name in trust_modules for word in ("--trust-module", name)]
+    if RunFolder.open(path).may_restart_unasked():
+        words.append("--restart")
     begin_log(path)
     with (path / LOG_NAME).open("ab") as log:
         return subprocess.Popen(
-            [sys.executable, "-m", "revalued", "resume", str(path), "--quiet"],
+            [sys.executable, "-P", "-m", "revalued", "resume", str(path), "--quiet", *words],
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

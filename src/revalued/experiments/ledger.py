@@ -12,6 +12,7 @@ from revalued.experiments.result_files import (
     CVAR,
     CVAR_COLUMNS,
     KEY_COLUMNS,
+    PROVENANCE,
     RESULT_COLUMNS,
     RESULTS,
     Key,
@@ -99,15 +100,21 @@ class Ledger:
         planned = {
             run.key: (path, run.config.schedule.env_steps) for path, run in zip(self.paths, self.planned, strict=True)
         }
-        others = {
-            key: (self.out / str(entry.get("folder", "")), 0) for key, entry in before.items() if key not in planned
-        }
+        others = {key: (self._folder_in(entry), 0) for key, entry in before.items() if key not in planned}
         entries: dict[Key, Mapping[str, Any]] = {}
         for key, (path, env_steps) in {**others, **planned}.items():
             entry = self._entry(key, path, env_steps, failed)
             is_kept = entry["status"] != "finished" and key in before and (key in others or key in self._rows[RESULTS])
             entries[key] = before[key] if is_kept else entry
         return entries
+
+    def _folder_in(self, entry: Mapping[str, Any]) -> Path:
+        """Return where an earlier call had a run; a path that leads out of our folder is not ours."""
+        place = Path(str(entry.get("folder", "")))
+        if place.is_absolute() or ".." in place.parts:
+            reason = f"the run {str(place)[:200]!r} is somewhere else"
+            raise UserError(f"{self.folder / PROVENANCE} cannot be used: {reason}")
+        return self.out / place
 
     def _entry(self, key: Key, path: Path, env_steps: int, failed: Collection[Path]) -> dict[str, Any]:
         summary = finished_summary(path, env_steps)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from revalued.experiments.executor import RunEvent, Stop, ending, launch
@@ -17,8 +17,8 @@ _PATIENCE_SECONDS, _POLL_SECONDS = 30.0, 0.2
 class ProcessExecutor:
     """Runs side by side, each in a process of its own: `revalued resume PATH --quiet`."""
 
-    def __init__(self, jobs: int) -> None:
-        self.jobs = jobs
+    def __init__(self, jobs: int, *, trust_modules: Sequence[str] = ()) -> None:
+        self.jobs, self._trusted = jobs, trust_modules
 
     def execute(self, runs: Iterable[Path], stop: Callable[[], Stop]) -> Iterator[RunEvent]:
         """Carry out all runs, `jobs` at a time."""
@@ -28,7 +28,7 @@ class ProcessExecutor:
         try:
             while True:
                 while len(running) < self.jobs and stop() is Stop.NO and (path := next(waiting, None)) is not None:
-                    running[path] = launch(path)
+                    running[path] = launch(path, self._trusted)
                     yield RunEvent("started", path)
                 wanted = stop()
                 if wanted > told:

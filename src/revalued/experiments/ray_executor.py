@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -39,8 +39,8 @@ def _end_with_parent() -> None:
 class Keeper:
     """Keeps one training process on whatever node it was placed."""
 
-    def __init__(self, path: str) -> None:
-        self._path = Path(path)
+    def __init__(self, path: str, trust_modules: Sequence[str] = ()) -> None:
+        self._path, self._trusted = Path(path), trust_modules
         self._process: subprocess.Popen[bytes] | None = None  # None: there is nothing left to do
 
     def start(self) -> str:
@@ -53,7 +53,7 @@ class Keeper:
         while folder.is_in_use() and time.monotonic() < deadline:
             time.sleep(_PAUSE_SECONDS)
         if finished_summary(self._path, folder.config().schedule.env_steps) is None:
-            self._process = launch(self._path, before=_end_with_parent)
+            self._process = launch(self._path, self._trusted, before=_end_with_parent)
         return ""
 
     def wait(self, seconds: float) -> int | None:
@@ -92,10 +92,12 @@ class RayExecutor:
         cpus: float = 1.0,
         gpus: float = 0.0,
         jobs: int | None = None,
+        trust_modules: Sequence[str] = (),
         say: Callable[[str], None] = lambda text: None,
         poll_seconds: float = 0.5,
     ) -> None:
         self._ray, self._jobs, self._say, self._poll_seconds = ray, jobs, say, poll_seconds
+        self._trusted = tuple(trust_modules)
         self._remote = ray.remote(num_cpus=cpus, num_gpus=gpus, max_restarts=0, max_task_retries=0)(Keeper)
         self._places: dict[Path, _Place] = {}
         self._told = Stop.NO
@@ -122,7 +124,7 @@ class RayExecutor:
         return sum(not place.is_training for place in self._places.values()) < _WAITING_FOR_ROOM
 
     def _place(self, path: Path) -> _Place:
-        keeper = self._remote.remote(str(path.resolve()))
+        keeper = self._remote.remote(str(path.resolve()), self._trusted)
         return _Place(keeper, keeper.start.remote())
 
     def _tell(self, wanted: Stop) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,8 +11,17 @@ from typing import Any
 
 from revalued.errors import UserError
 from revalued.experiments.scales import SCALES
-from revalued.run.files import as_csv, read_json, replace_file, write_json
+from revalued.run.files import (
+    LARGEST_TABLE_BYTES,
+    as_csv,
+    is_missing,
+    read_json,
+    read_plain_file,
+    replace_file,
+    write_json,
+)
 from revalued.run.provenance import machine, source_commit, versions
+from revalued.run.schemas import Origin, Provenance
 
 RESULTS, CVAR, PROVENANCE, ORIGIN = "results.csv", "cvar.csv", "provenance.json", "origin.json"
 
@@ -43,13 +53,20 @@ def sorted_rows(rows: Iterable[Row]) -> list[Row]:
 
 def read_table(path: Path, columns: Sequence[str]) -> list[Row]:
     """Read a table that `write_table` wrote, nothing where there is none."""
-    if not path.is_file():
+    if is_missing(path):
         return []
-    with path.open(newline="") as file:
-        reader = csv.DictReader(file)
+    try:
+        reader = csv.DictReader(io.StringIO(read_plain_file(path, LARGEST_TABLE_BYTES).decode(), newline=""))
         if tuple(reader.fieldnames or ()) != tuple(columns):
             raise UserError(f"{path} has other columns than {', '.join(columns)}: move it away")
-        return list(reader)
+        rows = list(reader)
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise UserError(f"{path} cannot be used: {error}") from error
+    for number, row in enumerate(rows, start=2):
+        whole = [row[name] or "" for name in ("seed", "updates") if name in row]
+        if None in row or None in row.values() or not all(text.isdecimal() and len(text) < 19 for text in whole):
+            raise UserError(f"{path} cannot be used: line {number} is not a row of its columns")
+    return list(rows)
 
 
 def write_table(path: Path, columns: Sequence[str], rows: Iterable[Row]) -> None:
@@ -60,7 +77,9 @@ def write_table(path: Path, columns: Sequence[str], rows: Iterable[Row]) -> None
 
 def read_provenance(folder: Path) -> dict[str, Any] | None:
     """Return what is known about the results in a folder, None where nobody wrote it down."""
-    return _read_json(folder / PROVENANCE)
+    path = folder / PROVENANCE
+    found: Any = None if is_missing(path) else read_json(path, Provenance)
+    return found  # type: ignore[no-any-return]
 
 
 def write_provenance(folder: Path, *, title: str, scale: str, scale_note: str, **facts: Any) -> None:
@@ -90,14 +109,14 @@ def write_origin(path: Path) -> None:
 
 def origin_commit(path: Path) -> str | None:
     """Return which source made a run, None where nobody noted it."""
-    commit = (_read_json(path / ORIGIN) or {}).get("commit")
-    return commit if isinstance(commit, str) else None
+    file = path / ORIGIN
+    return None if is_missing(file) else read_json(file, Origin).get("commit")
 
 
 def refuse_other_scale(out: Path, scale: str) -> None:
     """Refuse to put training results of two scales into one place, where a report would lay them side by side."""
     for file in sorted(out.glob(f"*/{PROVENANCE}")):
-        found = _read_json(file) or {}
+        found = read_json(file, Provenance)
         # Computed experiments stand by themselves, and what is no scale is a sweep.
         other = found.get("scale")
         if other != scale and other in SCALES and found.get("runs"):
@@ -118,7 +137,3 @@ def merged(facts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     return {
         name: values[0] if len(values) == 1 else ", ".join(sorted(map(str, values))) for name, values in found.items()
     }
-
-
-def _read_json(path: Path) -> dict[str, Any] | None:
-    return read_json(path) if path.is_file() else None

@@ -20,6 +20,7 @@ from revalued.config import TrainConfig, to_dict
 from revalued.errors import UserError
 from revalued.experiments.result_files import Row
 from revalued.run.folder import METRIC_COLUMNS, RunFolder
+from revalued.run.schemas import RunSummary
 
 LOG_NAME = "log.txt"
 _LOG_MARK = "---"
@@ -71,7 +72,7 @@ def run_path(out: Path, config: TrainConfig) -> Path:
     return existing[0] if existing else folder / f"{config.algo}-seed{config.seed}-{digest}"
 
 
-def finished_summary(path: Path, env_steps: int) -> dict[str, Any] | None:
+def finished_summary(path: Path, env_steps: int) -> RunSummary | None:
     """Return a run's summary if it has had all its interactions, None if there is something left to do."""
     summary = RunFolder(path).summary()
     return summary if summary is not None and summary["finished"] and summary["env_steps"] >= env_steps else None
@@ -102,6 +103,8 @@ def last_log_line(path: Path) -> str:
 def _last_lines(path: Path) -> list[str]:
     """Return the last lines of a file, the very last one first; none where there is no file."""
     try:
+        if not path.is_file():
+            return []
         with path.open("rb") as file:
             file.seek(max(path.stat().st_size - _TAIL_BYTES, 0))
             return file.read().decode(errors="replace").splitlines()[::-1]

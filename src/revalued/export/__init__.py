@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
 from revalued.envs import EnvSource
-from revalued.envs.spaces.choice_table import ChoiceTable, choice_table
+from revalued.envs.spaces.actions import action_codec
+from revalued.envs.spaces.choice_table import ChoiceTable, choices_in
 from revalued.errors import UserError
 from revalued.export.graph import onnx_package, policy_model
 from revalued.run.files import check_target, replace_file
@@ -31,15 +31,20 @@ def export_run(
     *,
     force: bool = False,
     env: EnvSource | None = None,
+    trust_modules: Collection[str] = (),
 ) -> dict[str, str]:
-    """Write the newest policy of a run to an ONNX file and return its metadata; a file is replaced only by `force`."""
+    """Write the newest policy of a run to an ONNX file and return its metadata; a file is replaced only by `force`.
+
+    The environment is not built, except for a checkpoint of an older version, which does not describe it.
+    """
     check_target(out, ".onnx", "policy")
     if out.exists() and not force:
         raise UserError(f"{out} already exists: choose another name, or replace it with --force")
     onnx = onnx_package()
-    run = load_run(path, warn, env)
-    with closing(run.task.make()) as environment:
-        choices = choice_table(environment)
+    run = load_run(path, warn, env, trust_modules=trust_modules, needs_env=False)
+    known = run.task.info.spaces
+    assert known is not None, "tasks are described by an environment or by a checkpoint"
+    choices = choices_in(known.own_action, action_codec(known.own_action, run.config.bins), known.action_names)
     size = sum(tensor.numel() * tensor.element_size() for tensor in run.policy.parameters.values())
     if size > _LARGEST_BYTES:
         raise UserError(f"the parameters take {size / 2**30:.1f} GiB, an ONNX file holds at most 2 GiB")

@@ -87,11 +87,15 @@ class Learner:
         """Take over the state that `tensors` returned after that many updates."""
         own = self.tensors()
         for name, tensor in own.items():
-            if name not in tensors or tensors[name].shape != tensor.shape:
+            stored = tensors.get(name)
+            if stored is None or stored.shape != tensor.shape or stored.dtype != tensor.dtype:
                 raise ValueError(f"the checkpoint's {name} does not fit this network")
+            if not torch.isfinite(stored).all():
+                raise ValueError(f"the checkpoint's {name} holds numbers that are not finite")
         for name, tensor in own.items():
             tensor.copy_(tensors[name])
         if self.normaliser is not None:
+            self.normaliser.check()
             self.normaliser.settle()
         self.updates = updates
 

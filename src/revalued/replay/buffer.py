@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from revalued.replay.batch import Batch, read_batch
-from revalued.replay.checks import check_fit, checked, checked_lanes, smallest_and_largest
+from revalued.replay.checks import check_fit, check_range, checked, checked_lanes, smallest_and_largest
 from revalued.replay.masks import MaskStore
 from revalued.replay.memory import zeros_together
 from revalued.replay.n_step import NStepWindow
@@ -17,6 +17,8 @@ from revalued.replay.priorities import Priorities
 from revalued.replay.sum_tree import MakeFasterTree
 
 Array = npt.NDArray[Any]
+
+_LAST_SLOT = 2**62
 
 
 class Replay:
@@ -211,17 +213,7 @@ class Replay:
 
     def load_state(self, state: Mapping[str, Array]) -> None:
         """Take over what `state` returned; a state that does not fit is refused and changes nothing."""
-        if missing := sorted(self.state().keys() - state.keys()):
-            raise ValueError(f"the replay state lacks {', '.join(missing)}")
-        for name, setting in self._settings().items():
-            if state[name].shape != () or state[name] != setting:
-                raise ValueError(f"the replay state was saved with {name} {state[name]}, this replay has {setting}")
-        for name, array in self._small_arrays().items():
-            check_fit(name, state[name], array.shape, array.dtype)
-        num_rows = self._num_rows_written(state["heads"])
-        for name, array in self._row_arrays.items():
-            check_fit(name, state[name], (num_rows, *array.shape[1:]), array.dtype)
-
+        num_rows = self.check_state(state)
         self._priorities.load(state["leaves"], state["max_priority"])
         for name, array in self._row_arrays.items():
             if name != "leaves":
@@ -229,6 +221,35 @@ class Replay:
                 array[:num_rows] = state[name]
         for name, array in self._small_arrays().items():
             array[...] = state[name]
+
+    def check_state(self, state: Mapping[str, Array]) -> int:
+        """Refuse a state that this replay could not go on from, whoever wrote it; return its number of rows."""
+        if missing := sorted(self.state().keys() - state.keys()):
+            raise ValueError(f"the replay state lacks {', '.join(missing)}")
+        for name, setting in self._settings().items():
+            if state[name].shape != () or state[name].dtype.kind not in "iuf" or state[name] != setting:
+                raise ValueError(
+                    f"the replay state was saved with {name} {str(state[name])[:100]}, this replay has {setting}"
+                )
+        for name, array in self._small_arrays().items():
+            check_fit(name, state[name], array.shape, array.dtype)
+        check_range("heads", state["heads"], -1, _LAST_SLOT)
+        num_rows = self._num_rows_written(state["heads"])
+        for name, array in self._row_arrays.items():
+            check_fit(name, state[name], (num_rows, *array.shape[1:]), array.dtype)
+        limit, largest = float(np.finfo(np.float32).max), float(np.finfo(np.float64).max)
+        check_range("actions", state["actions"], 0, self._max_choices - 1)
+        check_range("next_rows", state["next_rows"], 0, num_rows - 1)
+        check_range("observations", state["observations"], -limit, limit)
+        check_range("returns", state["returns"], -limit, limit)
+        check_range("discounts", state["discounts"], 0, 1)
+        check_range("num_pending", state["num_pending"], 0, len(self._window.returns) - 1)
+        check_range("pending_returns", state["pending_returns"], -largest, largest)
+        check_range("max_priority", state["max_priority"], 0, largest)
+        # every priority was the largest when it was set, or smaller; a sum of them must stay finite
+        check_range("leaves", state["leaves"], 0, float(state["max_priority"]) ** self._priorities.exponent)
+        check_range("the sum of the leaves", state["leaves"].sum(keepdims=True), 0, largest)
+        return num_rows
 
     def _small_arrays(self) -> dict[str, Array]:
         """Return the arrays whose size does not depend on the capacity."""

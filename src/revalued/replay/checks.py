@@ -22,6 +22,18 @@ def check_fit(name: str, array: npt.NDArray[Any], shape: tuple[int, ...], dtype:
         raise ValueError(f"{name} in the replay state is {array.dtype} {array.shape}, needed is {dtype} {shape}")
 
 
+def check_range(name: str, array: npt.NDArray[Any], lowest: float, highest: float) -> None:
+    """Refuse an array of a stored state with a number outside of these bounds, or with NaN."""
+    if array.size == 0:
+        return
+    found = smallest_and_largest(array)
+    # written so that NaN, for which every comparison is false, is refused as well
+    if not (found[0] >= lowest and found[1] <= highest):
+        raise ValueError(
+            f"{name} in the replay state must lie in [{lowest:g}, {highest:g}], got {found[0]} to {found[1]}"
+        )
+
+
 def smallest_and_largest(values: npt.NDArray[Any]) -> tuple[Any, Any]:
     """Return the extremes of an array that is not empty, as plain numbers; NaN if there is one.
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import csv
+import io
 import math
 import re
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,6 @@ from revalued.experiments.naming import variant_label
 from revalued.experiments.result_files import (
     CVAR,
     CVAR_COLUMNS,
-    PROVENANCE,
     RESULT_COLUMNS,
     RESULTS,
     TABULAR_COLUMNS,
@@ -30,6 +30,7 @@ from revalued.experiments.result_files import (
     key_of,
     read_provenance,
 )
+from revalued.run.files import LARGEST_TABLE_BYTES, is_missing, read_plain_file
 
 Floats = NDArray[np.float64]
 
@@ -164,7 +165,6 @@ def load_results(folder: Path) -> dict[str, ExperimentResults]:
 
 def _experiment(folder: Path) -> ExperimentResults:
     name, provenance = folder.name, read_provenance(folder) or {}
-    _check_provenance(folder / PROVENANCE, provenance)
     computed = {"theorems": THEOREM_COLUMNS, "tabular": TABULAR_COLUMNS}
     if name in computed:
         return ExperimentResults(name, provenance, rows=_read_csv(folder / RESULTS, computed[name]))
@@ -191,10 +191,11 @@ def _runs(rows: tuple[Row, ...], provenance: Mapping[str, Any]) -> tuple[RunResu
 
 def _read_csv(path: Path, columns: tuple[str, ...]) -> tuple[Row, ...]:
     """Read a table whose columns are known, nothing where there is none; further columns are ignored."""
-    if not path.is_file():
+    if is_missing(path):
         return ()
-    with path.open(newline="", encoding="utf-8", errors="replace") as file:
-        reader = csv.DictReader(file)
+    text = read_plain_file(path, LARGEST_TABLE_BYTES).decode(errors="replace")
+    reader = csv.DictReader(io.StringIO(text, newline=""))
+    try:
         missing = [column for column in columns if column not in (reader.fieldnames or ())]
         if missing:
             raise UserError(f"{path} cannot be used: it has no column {missing[0]!r}")
@@ -205,6 +206,8 @@ def _read_csv(path: Path, columns: tuple[str, ...]) -> tuple[Row, ...]:
             }
             for row in reader
         )
+    except csv.Error as error:
+        raise UserError(f"{path} cannot be used: {error}") from error
 
 
 def _parse(text: str | None, column: str, complaint: str) -> str | float | None:
@@ -219,19 +222,3 @@ def _parse(text: str | None, column: str, complaint: str) -> str | float | None:
     if not math.isfinite(value):
         raise UserError(f"{complaint}, column {column!r}: {text!r} is no number")
     return value
-
-
-def _check_provenance(path: Path, data: Row) -> None:
-    """Refuse what the report would otherwise stumble over."""
-    run_keys = {"variant", "task", "seed", "status"}
-    checks: dict[str, Callable[[Any], bool]] = {
-        "variants": lambda found: isinstance(found, dict) and all(isinstance(one, dict) for one in found.values()),
-        "runs": lambda found: (
-            isinstance(found, list) and all(isinstance(r, dict) and run_keys <= set(r) for r in found)
-        ),
-        "tasks": lambda found: isinstance(found, list),
-        "seeds": lambda found: isinstance(found, list),
-    }
-    for key, is_right in checks.items():
-        if key in data and not is_right(data[key]):
-            raise UserError(f"{path} cannot be used: {key!r} is not as 'revalued reproduce' writes it")

@@ -8,6 +8,7 @@ checksums, syncs everything to disk and renames it, so a kill at any moment leav
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import shutil
@@ -16,7 +17,7 @@ import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import safetensors.torch
@@ -24,8 +25,10 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from torch import Tensor
 
+from revalued.config import misfit
 from revalued.errors import UserError
 from revalued.run.files import read_json
+from revalued.run.schemas import FileMark, Meta
 
 FORMAT_VERSION = 1
 KEPT_CHECKPOINTS = 2
@@ -61,14 +64,14 @@ class CheckpointWriter:
         self._error: BaseException | None = None
         folder.mkdir(parents=True, exist_ok=True)
         for leftover in folder.glob(f"{_TEMPORARY}*"):
-            shutil.rmtree(leftover)
+            _delete(leftover)
 
     def save(
         self, env_steps: int, meta: Mapping[str, Any], tensors: Mapping[str, Tensor], arrays: Mapping[str, NDArray[Any]]
     ) -> None:
         """Write the files now (the data may change afterwards) and complete the checkpoint in the background."""
         self.wait()
-        name = f"{_PREFIX}{env_steps:012d}"
+        name = _name_at(env_steps)
         temporary = self.folder / f"{_TEMPORARY}{name}"
         stated = {"format": FORMAT_VERSION, "env_steps": env_steps, **meta}
         try:
@@ -125,7 +128,7 @@ def load_newest(folder: Path, warn: Callable[[str], None], *, arrays: bool = Tru
     for path in found:
         try:
             return read_checkpoint(path, arrays=arrays)
-        except (DamagedCheckpointError, SafetensorError, OSError, ValueError) as error:
+        except (DamagedCheckpointError, OSError) as error:
             warn(f"checkpoint {path.name} is damaged and left out: {error}")
     if found:
         raise UserError(f"no checkpoint in {folder} can be used: all are damaged")
@@ -134,40 +137,87 @@ def load_newest(folder: Path, warn: Callable[[str], None], *, arrays: bool = Tru
 
 def read_checkpoint(path: Path, *, arrays: bool = True) -> Checkpoint:
     """Read one checkpoint after comparing every file with the manifest; `arrays=False` leaves the replay alone."""
-    manifest = _read_object(path / "manifest.json")
-    for name in manifest:
+    manifest = _read_object(path / "manifest.json", dict[str, Any])
+    for name, mark in manifest.items():
         # only names that `save` gives, and never a path that leads out of the folder
         if name not in _REQUIRED_FILES and not _ARRAY_FILE.fullmatch(name):
-            raise DamagedCheckpointError(f"manifest.json names {name!r}, which belongs to no checkpoint")
+            raise DamagedCheckpointError(f"manifest.json names {name[:80]!r}, which belongs to no checkpoint")
+        if misfit(mark, FileMark) is not None:
+            raise DamagedCheckpointError(f"manifest.json does not say what {name} is like")
     if missing := sorted(_REQUIRED_FILES - manifest.keys()):
         raise DamagedCheckpointError(f"manifest.json lacks {', '.join(missing)}")
     wanted = {name: mark for name, mark in manifest.items() if arrays or name in _REQUIRED_FILES}
     for name, mark in wanted.items():
         file = path / name
-        if not file.is_file() or _fingerprint(file) != mark:
+        if not file.is_file() or file.stat().st_size != mark["bytes"] or _fingerprint(file) != mark:
             raise DamagedCheckpointError(f"{name} is missing or differs from the manifest")
-    meta = _read_object(path / "meta.json")
-    if meta.get("format") != FORMAT_VERSION:
-        raise UserError(
-            f"{path} has checkpoint format {meta.get('format')}, this version of revalued reads {FORMAT_VERSION}"
-        )
-    tensors = safetensors.torch.load_file(path / "learner.safetensors")
-    loaded = {
-        Path(name).stem: np.load(path / name, allow_pickle=False) for name in wanted if name not in _REQUIRED_FILES
-    }
-    return Checkpoint(meta, tensors, loaded)
-
-
-def _read_object(path: Path) -> dict[str, Any]:
+    stated = _read_object(path / "meta.json", dict[str, Any]).get("format")
+    if misfit(stated, int) is not None:
+        raise DamagedCheckpointError("meta.json does not say which format it has")
+    if stated != FORMAT_VERSION:
+        raise UserError(f"{path} has checkpoint format {stated}, this version of revalued reads {FORMAT_VERSION}")
+    meta = _read_object(path / "meta.json", Meta)
+    if meta["updates"] < 0 or path.name != _name_at(meta["env_steps"]):
+        raise DamagedCheckpointError("the counters in meta.json are not those of this checkpoint")
     try:
-        return read_json(path)
+        tensors = safetensors.torch.load_file(path / "learner.safetensors")
+    except Exception as error:  # whatever a crafted header leads to
+        raise DamagedCheckpointError(f"learner.safetensors: {_in_short(error)}") from error
+    names = [name for name in wanted if name not in _REQUIRED_FILES]
+    return Checkpoint(meta, tensors, {Path(name).stem: _read_array(path / name) for name in names})
+
+
+def _read_array(path: Path) -> NDArray[Any]:
+    """Read an array that is as large as its file, so that a crafted header cannot ask for all memory there is."""
+    try:
+        with path.open("rb") as file:
+            expected = _header_bytes(file)
+            if path.stat().st_size != expected:
+                raise ValueError(f"its header speaks of {expected:,} bytes")
+            file.seek(0)
+            array: NDArray[Any] = np.load(file, allow_pickle=False)
+            return array
+    except Exception as error:  # whatever a crafted header leads to
+        raise DamagedCheckpointError(f"arrays/{path.name}: {_in_short(error)}") from error
+
+
+def _header_bytes(file: BinaryIO) -> int:
+    """Return how long a file with this header is."""
+    layout: Any = np.lib.format  # which has no types
+    version = layout.read_magic(file)
+    read = {(1, 0): layout.read_array_header_1_0, (2, 0): layout.read_array_header_2_0}
+    shape, _, dtype = read[version](file)
+    if dtype.hasobject:
+        raise ValueError("it holds objects, which could run code")
+    return file.tell() + int(math.prod(shape) * dtype.itemsize)
+
+
+def _in_short(error: Exception) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())[:200]
+
+
+def _read_object(path: Path, schema: type[Any]) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = read_json(path, schema)
+        return found
     except UserError as error:
         raise DamagedCheckpointError(str(error)) from error
 
 
 def _remove(path: Path) -> None:
     # renamed first, so that a kill halfway through deleting leaves nothing that looks like a checkpoint
-    shutil.rmtree(path.rename(path.with_name(f"{_TEMPORARY}removal-{path.name}")))
+    _delete(path.rename(path.with_name(f"{_TEMPORARY}removal-{path.name}")))
+
+
+def _delete(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:  # nothing that this package wrote
+        path.unlink()
+
+
+def _name_at(env_steps: int) -> str:
+    return f"{_PREFIX}{env_steps:012d}"
 
 
 def _checkpoints(folder: Path) -> list[Path]:

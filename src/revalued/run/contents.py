@@ -7,7 +7,7 @@ A run with actors has no unfinished episodes to keep, and notes the state of its
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import torch
@@ -18,6 +18,10 @@ from revalued.acting.exploration import epsilon_at
 from revalued.acting.normalisation import ObservationNormaliser
 from revalued.acting.policy import Policy
 from revalued.config import TrainConfig
+from revalued.envs import Task, TaskInfo, TaskSpaces, TaskSpec, stored_task
+from revalued.envs.spaces.actions import action_codec
+from revalued.envs.spaces.observations import observation_codec
+from revalued.envs.spaces.stored import space_from_json, space_to_json
 from revalued.errors import UserError
 from revalued.networks import NetworkShape, Parameters
 from revalued.run.checkpoint import Checkpoint, CheckpointWriter
@@ -45,7 +49,7 @@ def run_contents(trainer: Trainer) -> Contents:
     """Return everything that a run needs to go on."""
     loop, config = trainer.loop.state(), trainer.config
     meta = {
-        **_belonging(config, trainer.policy.shape, trainer.updates),
+        **_belonging(config, trainer.task, trainer.policy.shape, trainer.updates),
         "rng": {"replay": rng_state(trainer.replay_rng)},
         "record": {
             "window": trainer.window.state(),
@@ -66,6 +70,8 @@ def run_contents(trainer: Trainer) -> Contents:
 def restore_run(trainer: Trainer, checkpoint: Checkpoint) -> None:
     """Put everything back that `run_contents` returned."""
     meta = checkpoint.meta
+    if lacking := [name for name in ("rng", "record") if name not in meta]:
+        raise ValueError(f"meta.json lacks {' and '.join(lacking)}")
     trainer.learner.load_tensors(checkpoint.tensors, meta["updates"])
     trainer.replay.load_state(checkpoint.group("replay"))
     restore_rng(trainer.replay_rng, meta["rng"]["replay"])
@@ -76,9 +82,9 @@ def restore_run(trainer: Trainer, checkpoint: Checkpoint) -> None:
     trainer.resume_at(meta["env_steps"], loop)
 
 
-def policy_contents(config: TrainConfig, policy: Policy, updates: int) -> Contents:
+def policy_contents(config: TrainConfig, task: Task, policy: Policy, updates: int) -> Contents:
     """Return what is enough to act, but not to go on learning."""
-    meta = {ACTING_ONLY: True, **_belonging(config, policy.shape, updates)}
+    meta = {ACTING_ONLY: True, **_belonging(config, task, policy.shape, updates)}
     return meta, policy.tensors(), {}
 
 
@@ -87,8 +93,10 @@ def critics_in(checkpoint: Checkpoint, group: str, shape: NetworkShape, device: 
     found: Parameters = {}
     for name, size in shape.sizes().items():
         stored = checkpoint.tensors.get(f"{group}.{name}")
-        if stored is None or stored.shape != (shape.critics, *size):
+        if stored is None or stored.shape != (shape.critics, *size) or stored.dtype != torch.float32:
             raise ValueError(f"{group}.{name} does not fit this network")
+        if not torch.isfinite(stored).all():
+            raise ValueError(f"{group}.{name} holds numbers that are not finite")
         # a copy: matrix products may round differently for buffers of another alignment, such as those of a file
         found[name] = stored.to(device, copy=True)
     return found
@@ -99,11 +107,17 @@ def normaliser_in(checkpoint: Checkpoint, shape: NetworkShape) -> ObservationNor
     normaliser = ObservationNormaliser(shape.observation_size)
     for name, tensor in normaliser.tensors().items():
         stored = checkpoint.tensors.get(f"observations.{name}")
-        if stored is None or stored.shape != tensor.shape:
+        if stored is None or stored.shape != tensor.shape or stored.dtype != tensor.dtype:
             raise ValueError(f"observations.{name} does not fit this network")
         tensor.copy_(stored)
+    normaliser.check()
     normaliser.settle()
     return normaliser
+
+
+def unfit(folder: RunFolder) -> str:
+    """Return the beginning of the line about a checkpoint whose contents cannot be used."""
+    return f"the checkpoint in {folder.checkpoints} is damaged or does not match config.json"
 
 
 def refuse_foreign(checkpoint: Checkpoint, folder: RunFolder, config: TrainConfig, shape: NetworkShape) -> None:
@@ -111,7 +125,7 @@ def refuse_foreign(checkpoint: Checkpoint, folder: RunFolder, config: TrainConfi
     task, spaces = checkpoint.meta.get("task"), checkpoint.meta.get("spaces")
     if task != config.task:
         where = f"the checkpoint in {folder.checkpoints} does not match config.json"
-        raise UserError(f"{where}: it is of the task {task}, not {config.task}")
+        raise UserError(f"{where}: it is of the task {str(task)[:200]}, not {config.task[:200]}")
     here = _spaces(shape)
     if spaces is not None and spaces != here:
         raise UserError(
@@ -125,8 +139,54 @@ def refuse_acting_only(checkpoint: Checkpoint, folder: RunFolder) -> None:
         raise UserError(f"{folder.path} was saved without its replay: it can act, but not go on learning")
 
 
-def _belonging(config: TrainConfig, shape: NetworkShape, updates: int) -> dict[str, Any]:
-    return {"updates": updates, "task": config.task, "spaces": _spaces(shape), "versions": versions()}
+def task_in(checkpoint: Checkpoint, config: TrainConfig, trusted: Collection[str]) -> Task | None:
+    """Return the run's task as the checkpoint describes it, without building its environment.
+
+    None in checkpoints of older versions, which say too little.
+    """
+    stored = checkpoint.meta.get("environment")
+    if stored is None:
+        return None
+    try:
+        observation, own_action = (space_from_json(stored[name]) for name in ("observation_space", "action_space"))
+        sizes = action_codec(own_action, config.bins).sizes
+        info = TaskInfo(
+            observation_size=len(observation_codec(observation).low),
+            sizes=sizes,
+            reward_range=None if stored["reward_range"] is None else tuple(stored["reward_range"]),
+            max_episode_steps=stored["max_episode_steps"],
+            masked=stored["masked"],
+            spaces=TaskSpaces(observation, own_action, observation, tuple(stored["action_names"])),
+        )
+    except (ValueError, UserError) as error:
+        raise UserError(f"the environment that the checkpoint describes cannot be used: {error}") from error
+    spec = TaskSpec(config.task, config.bins, config.reward_noise, config.state_noise)
+    return stored_task(spec, info, keeps_spaces=stored["keeps_spaces"], trusted=trusted)
+
+
+def _environment(task: Task) -> dict[str, Any]:
+    """Return what `task_in` needs; nothing where the spaces cannot be written down."""
+    info = task.info
+    if info.spaces is None:
+        return {}
+    try:
+        stored = {
+            "observation_space": space_to_json(task.user_spaces()[0]),
+            "action_space": space_to_json(info.spaces.own_action),
+            "keeps_spaces": task.keeps_spaces,
+            "action_names": list(info.spaces.action_names),
+            "reward_range": info.reward_range,
+            "max_episode_steps": info.max_episode_steps,
+            "masked": info.masked,
+        }
+    except ValueError:
+        return {}
+    return {"environment": stored}
+
+
+def _belonging(config: TrainConfig, task: Task, shape: NetworkShape, updates: int) -> dict[str, Any]:
+    facts = {"updates": updates, "task": config.task, "spaces": _spaces(shape), "versions": versions()}
+    return {**facts, **_environment(task)}
 
 
 def _spaces(shape: NetworkShape) -> dict[str, Any]:
@@ -134,4 +194,6 @@ def _spaces(shape: NetworkShape) -> dict[str, Any]:
 
 
 def _in_words(spaces: Mapping[str, Any]) -> str:
-    return f"observations of {spaces['observation_size']} numbers and actions of sizes {spaces['sizes']}"
+    sizes = str(spaces["sizes"])
+    shown = sizes if len(sizes) < 500 else f"{sizes[:500]} ..."
+    return f"observations of {spaces['observation_size']} numbers and actions of sizes {shown}"

@@ -1,16 +1,30 @@
-"""Files that appear whole or not at all: JSON, and CSV tables that grow by rows."""
+"""Files that appear whole or not at all, and are read with suspicion: JSON, and CSV tables that grow by rows.
+
+Whatever is read may have come from elsewhere. It must be a plain file (a pipe would wait for ever, a device never end)
+of a sensible size, and hold what its schema says; otherwise a `UserError` names the file and what is wrong.
+"""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
+import math
+import os
+import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from revalued.config import misfit
 from revalued.errors import UserError
+
+LARGEST_JSON_BYTES = 2**26
+LARGEST_TABLE_BYTES = 2**30
+_MANY_DIGITS = 19
+
+Schema = TypeVar("Schema")
 
 
 class Table:
@@ -28,27 +42,33 @@ class Table:
         unknown = set(row) - set(self.columns)
         if unknown:
             raise ValueError(f"{self.path.name} has no column {', '.join(sorted(unknown))}")
+        is_gone = not self.path.exists()  # somebody took it away: what follows is still a table
         with self.path.open("a", newline="") as file:
-            csv.DictWriter(file, self.columns, restval="").writerow(row)
+            writer = csv.DictWriter(file, self.columns, restval="")
+            if is_gone:
+                writer.writeheader()
+            writer.writerow(row)
 
     def rows(self) -> list[dict[str, str]]:
-        """Read all complete rows; none where there is no file."""
-        if not self.path.is_file():
+        """Read all complete rows whose cells are numbers or empty; none where there is no file, or nothing in it."""
+        if is_missing(self.path):
             return []
         try:
-            with self.path.open(newline="") as file:
-                reader = csv.DictReader(file)
-                found = [row for row in reader if None not in row.values()]
+            text = read_plain_file(self.path, LARGEST_TABLE_BYTES).decode()
+            reader = csv.DictReader(io.StringIO(text, newline=""))
+            names = reader.fieldnames or ()
+            found = [row for row in reader if None not in row and all(_is_cell(cell) for cell in row.values())]
         except (csv.Error, UnicodeDecodeError) as error:
             raise UserError(f"{self.path} cannot be used: {error}") from error
-        if "updates" not in (reader.fieldnames or ()):
+        if text and ("updates" not in names or not set(names) <= set(self.columns)):
             raise UserError(f"{self.path} cannot be used: its first line is not {','.join(self.columns)}")
-        return found
+        return [row for row in found if row["updates"].isdecimal() and len(row["updates"]) < _MANY_DIGITS]
 
-    def forget_after(self, updates: int) -> None:
-        """Keep rows up to that update; a half-written last row goes too."""
-        kept = [row for row in self.rows() if row["updates"].isdigit() and int(row["updates"]) <= updates]
-        self._replace(kept)
+    def forget_after(self, updates: int) -> int:
+        """Keep one row for each update up to that one, and return how many there are; half-written rows go, too."""
+        kept = {int(row["updates"]): row for row in reversed(self.rows()) if int(row["updates"]) <= updates}
+        self._replace(kept[number] for number in sorted(kept))
+        return len(kept)
 
     def _replace(self, rows: Iterable[Mapping[str, str]]) -> None:
         replace_file(self.path, as_csv(self.columns, rows))
@@ -68,15 +88,66 @@ def write_json(path: Path, data: Mapping[str, Any]) -> None:
     replace_file(path, json.dumps(data, indent=2) + "\n")
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """Return the object in a JSON file; whatever else is there, the error names the file."""
+def read_json(path: Path, schema: type[Schema]) -> Schema:
+    """Return the object in a JSON file, which must fit the schema, a TypedDict; whatever is wrong, the file is named.
+
+    NaN and infinite numbers are no JSON, and never needed here.
+    """
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:  # missing, no JSON, or not even text
+        data = json.loads(
+            read_plain_file(path, LARGEST_JSON_BYTES).decode(), parse_constant=_refuse_constant, parse_float=_finite
+        )
+    except (ValueError, RecursionError) as error:  # no JSON, not even text, or nested without end
         raise UserError(f"{path} cannot be used: {error}") from error
     if not isinstance(data, dict):
         raise UserError(f"{path} cannot be used: it must hold one JSON object")
-    return data
+    wrong = misfit(data, schema)
+    if wrong is not None:
+        raise UserError(f"{path} cannot be used: {wrong}")
+    return data  # type: ignore[return-value]
+
+
+def is_missing(path: Path) -> bool:
+    """Tell whether there is nothing at all: neither a file nor anything else under its name."""
+    return not os.path.lexists(path)
+
+
+def read_plain_file(path: Path, most_bytes: int) -> bytes:
+    """Return what is in a file, which must be a plain one and no larger than that."""
+    try:
+        # without waiting: a pipe opens, too, and is then seen to be one
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        with open(descriptor, "rb") as file:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                raise UserError(f"{path} cannot be used: it is not a plain file")
+            if status.st_size > most_bytes:
+                raise UserError(f"{path} cannot be used: it has {status.st_size:,} bytes, {most_bytes:,} are too many")
+            return file.read(most_bytes)
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path} cannot be used: {error}") from error
+
+
+def _is_cell(text: object) -> bool:
+    """Tell whether a cell of a table is empty or holds a number."""
+    if not isinstance(text, str):
+        return False
+    try:
+        float(text or 0)
+    except ValueError:
+        return False
+    return text.isascii()
+
+
+def _refuse_constant(name: str) -> float:
+    raise ValueError(f"{name} is no number")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text[:20]} is too large a number")
+    return value
 
 
 def check_target(path: Path, suffix: str, what: str) -> None:
@@ -99,6 +170,7 @@ def replace_file(path: Path, content: str | bytes) -> None:
 def replacing(path: Path) -> Iterator[Path]:
     """Yield a path beside this one to write to; the file then takes its place whole or, after an error, not at all."""
     temporary = path.with_name(f".{path.stem}.unfinished{path.suffix}")
+    temporary.unlink(missing_ok=True)  # what a kill left here, or what only looks like it and leads elsewhere
     try:
         yield temporary
         temporary.replace(path)

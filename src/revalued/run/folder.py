@@ -12,7 +12,8 @@ from typing import Any
 
 from revalued.config import TrainConfig, from_dict, to_dict
 from revalued.errors import UserError
-from revalued.run.files import Table, read_json, write_json
+from revalued.run.files import Table, is_missing, read_json, write_json
+from revalued.run.schemas import RunSummary, TableRows
 
 EVAL_COLUMNS = ("updates", "env_steps", "return", "length", "success", "wall_seconds")
 METRIC_COLUMNS = (
@@ -58,7 +59,7 @@ class RunFolder:
     def open(cls, path: Path) -> RunFolder:
         """Open a folder that `create` made."""
         refuse_no_text(path)
-        if not (path / "config.json").is_file():
+        if is_missing(path / "config.json"):
             raise UserError(f"{path} is no run folder: it has no config.json")
         return cls(path)
 
@@ -80,7 +81,7 @@ class RunFolder:
     def config(self) -> TrainConfig:
         """Read the configuration back."""
         path = self.path / "config.json"
-        data = read_json(path)
+        data = read_json(path, dict[str, Any])
         try:
             return from_dict(data)
         except UserError as error:
@@ -90,10 +91,31 @@ class RunFolder:
         """Replace the configuration (a run that was prolonged)."""
         write_json(self.path / "config.json", to_dict(config))
 
-    def forget_after(self, updates: int, last_evaluation: int) -> None:
-        """Drop rows of the tables that a run resumed after so many updates will write again."""
-        self.metric_table.forget_after(updates)
-        self.eval_table.forget_after(last_evaluation)
+    def forget_after(self, updates: int, last_evaluation: int) -> TableRows:
+        """Drop rows of the tables that a run resumed after so many updates will write again; count those that stay."""
+        evaluations = self.eval_table.forget_after(last_evaluation)
+        return {"eval": evaluations, "metrics": self.metric_table.forget_after(updates)}
+
+    def may_restart_unasked(self) -> bool:
+        """Tell whether a run without checkpoint was ended before its first one was due: then none can be lost."""
+        if self.has_checkpoint or self.summary() is not None:
+            return False
+        due = self.config().execution.checkpoint_every
+        rows = [*self.eval_table.rows(), *self.metric_table.rows()]
+        return all(int(row["updates"]) <= due for row in rows)
+
+    def set_aside(self) -> list[Path]:
+        """Rename all that a run has written but its configuration, so that it can begin anew; return the new names."""
+        parts = (self.path / "checkpoint", self.path / "summary.json", self.eval_table.path, self.metric_table.path)
+        empty = [table.path for table in (self.eval_table, self.metric_table) if _is_empty(table)]
+        there = [path for path in parts if not is_missing(path) and path not in empty]
+        number = 1
+        while any(not is_missing(_aside(path, number)) for path in parts):
+            number += 1
+        moved = [path.rename(_aside(path, number)) for path in there]
+        self.eval_table.create()
+        self.metric_table.create()
+        return moved
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -121,15 +143,21 @@ class RunFolder:
         """Write summary.json."""
         write_json(self.path / "summary.json", summary)
 
-    def summary(self) -> dict[str, Any] | None:
+    def summary(self) -> RunSummary | None:
         """Read summary.json, None where the run has not got that far."""
         path = self.path / "summary.json"
-        if not path.is_file():
-            return None
-        data = read_json(path)
-        if not {"finished", "env_steps"} <= data.keys():
-            raise UserError(f"{path} cannot be used: it does not say whether the run is finished")
-        return data
+        return None if is_missing(path) else read_json(path, RunSummary)
+
+
+def _is_empty(table: Table) -> bool:
+    try:
+        return not table.rows()
+    except UserError:  # whatever it is, it is kept
+        return False
+
+
+def _aside(path: Path, number: int) -> Path:
+    return path.with_name(f"{path.stem}.before-restart-{number}{path.suffix}")
 
 
 def default_path(task: str, algo: str, seed: int) -> Path:

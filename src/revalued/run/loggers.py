@@ -12,8 +12,9 @@ from typing import Any, Protocol
 
 from revalued.config import TrainConfig, to_dict
 from revalued.errors import UserError
-from revalued.run.files import read_json, write_json
+from revalued.run.files import is_missing, read_json, write_json
 from revalued.run.folder import RunFolder
+from revalued.run.schemas import WandbRun
 
 DEFAULT_PROJECT = "revalued"
 WANDB_FILE = "wandb.json"
@@ -136,11 +137,7 @@ class WandbLogger:
         self._run.finish()
 
 
-def _known_run(folder: RunFolder) -> dict[str, str | None]:
+def _known_run(folder: RunFolder) -> dict[str, Any]:
     path = folder.path / WANDB_FILE
-    if not path.is_file():
-        return {}
-    data = read_json(path)
-    if not set(data) <= {"id", "project", "entity"} or not all(isinstance(it, str | None) for it in data.values()):
-        raise UserError(f"{path} cannot be used: it must hold id and project")
-    return data
+    known = {} if is_missing(path) else dict(read_json(path, WandbRun))
+    return {name: known[name] for name in ("id", "project", "entity") if name in known}

@@ -13,6 +13,7 @@ from revalued.run.folder import RunFolder
 from revalued.run.loggers import DEFAULT_LOGGING, Logger, Logging, open_loggers
 from revalued.run.progress import ProgressView, Status
 from revalued.run.provenance import machine, source_commit, versions
+from revalued.run.schemas import TableRows
 from revalued.training.trainer import Counts
 
 SECONDS_BETWEEN_TICKS = 0.25
@@ -33,12 +34,16 @@ class Recorder:
         self._rate_mark, self._rate = (self._started, Counts(0, 0)), 0.0
         self._shown_at = self._started
         self._loggers: Sequence[Logger] = ()
+        self._rows: TableRows = {"eval": 0, "metrics": 0}
 
     def begin(self, at: Counts, *, is_resumed: bool) -> None:
-        """Start the clock and open the logs."""
+        """Start the clock, open the logs, and only then, when nothing can be refused any more, touch what is there."""
         self._started = time.monotonic()
         self._rate_mark = (self._started, at)
         self._loggers = open_loggers(self._logging, self.folder, self.config, at.updates if is_resumed else None)
+        self.folder.write_config(self.config)  # a run that is prolonged
+        if is_resumed:
+            self._rows = self.folder.forget_after(at.updates, self._last[1] if self._last else -1)
         self.show(at)
 
     def log(self, at: Counts, metrics: Mapping[str, float]) -> None:
@@ -54,6 +59,7 @@ class Recorder:
             "env_steps_per_second": (at.env_steps - before.env_steps) / seconds,
         }
         self.folder.metric_table.add({**at._asdict(), **row, "wall_seconds": round(self.wall_seconds(), 3)})
+        self._rows["metrics"] += 1
         self._send("train", row, at)
         self._rate = row["env_steps_per_second"]
         self.show(at)
@@ -65,6 +71,7 @@ class Recorder:
         if is_best:
             self._best = self._last
         self.folder.eval_table.add({**at._asdict(), **metrics, "wall_seconds": round(self.wall_seconds(), 3)})
+        self._rows["eval"] += 1
         self._send("eval", metrics, at)
         self.progress.evaluated(self._status(at))
         return is_best
@@ -120,14 +127,25 @@ class Recorder:
             "last": self._last,
             "success": self._success,
             "wall_seconds": self.wall_seconds(),
+            "rows": dict(self._rows),
         }
 
     def load_state(self, state: dict[str, Any], updates: int) -> None:
-        """Go on from `state`, and drop rows that were written after it."""
+        """Go on from `state`; rows that were written after it go when the run begins.
+
+        Tables are a record, nothing depends on them: rows that are gone are worth a warning, not the end of a run.
+        """
         self._best, self._last = _pair(state["best"]), _pair(state["last"])
         self._success = state.get("success")
         self._wall_before = state["wall_seconds"]
-        self.folder.forget_after(updates, self._last[1] if self._last else -1)
+        tables = {"eval": (self.folder.eval_table, self._last[1] if self._last else -1)}
+        tables["metrics"] = (self.folder.metric_table, updates)
+        for name, (table, last) in tables.items():
+            left = len({row["updates"] for row in table.rows() if int(row["updates"]) <= last})
+            known = state.get("rows", {}).get(name, 0)
+            if left < known:
+                gone = f"{known - left:,} of the {known:,} rows that the checkpoint knows of"
+                self.progress.say(f"warning: {table.path} lacks {gone}; the run goes on with what is there")
 
     def close(self) -> None:
         """Close the logs; again, it does nothing."""

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from revalued.acting.policy import Policy
 from revalued.config import TrainConfig
+from revalued.envs import Task
 from revalued.errors import UserError
 from revalued.run.checkpoint import CheckpointWriter
 from revalued.run.contents import policy_contents
@@ -52,13 +53,20 @@ def save_untrained(path: Path, config: TrainConfig, *, overwrite: bool = False) 
 
 
 def save_policy(
-    path: Path, config: TrainConfig, policy: Policy, updates: int, env_steps: int, *, overwrite: bool = False
+    path: Path,
+    config: TrainConfig,
+    task: Task,
+    policy: Policy,
+    updates: int,
+    env_steps: int,
+    *,
+    overwrite: bool = False,
 ) -> None:
     """Write a run folder with nothing but the configuration and the critics' parameters."""
     with _replacing_folder(path, overwrite=overwrite) as target:
         folder = RunFolder.create(target, config)
         writer = CheckpointWriter(folder.checkpoints)
-        writer.save(env_steps, *policy_contents(config, policy, updates))
+        writer.save(env_steps, *policy_contents(config, task, policy, updates))
         writer.wait()
 
 
@@ -78,7 +86,8 @@ class SaveBest:
     def on_evaluation(self, event: Event) -> None:
         """Save the policy if there was never a better one."""
         if event.is_best:
-            save_policy(self.path, event.config, event.policy, event.updates, event.env_steps, overwrite=True)
+            counts = (event.updates, event.env_steps)
+            save_policy(self.path, event.config, event.task, event.policy, *counts, overwrite=True)
 
 
 @contextmanager

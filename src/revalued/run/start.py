@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import torch
 
 from revalued.config import EngineName, TrainConfig
-from revalued.envs import EnvSource
+from revalued.envs import EnvSource, task_of_file
 from revalued.errors import UserError
 from revalued.run.checkpoint import Checkpoint, load_newest
-from revalued.run.contents import RunCheckpoints, refuse_acting_only, refuse_foreign, restore_run
+from revalued.run.contents import RunCheckpoints, refuse_acting_only, refuse_foreign, restore_run, unfit
 from revalued.run.folder import RunFolder, default_path, missing_folders
 from revalued.run.load import load_run
 from revalued.run.loggers import DEFAULT_LOGGING, Logging
@@ -26,6 +26,7 @@ from revalued.training.evaluation import Episode, Video, checked_seeds, cut_off_
 from revalued.training.loop import LaneLoop
 from revalued.training.memory import shortage_refused
 from revalued.training.trainer import Loop, RunResult, Trainer
+from revalued.validation import validate
 
 if TYPE_CHECKING:
     from revalued.training.actors.loop import Linking
@@ -48,13 +49,13 @@ def start(
     run = config if isinstance(config, PreparedRun) else prepare(config, env)
     config = run.config
     logging.check()
-    with _cluster(config):
+    with _cluster(config), closing(progress or Silent()) as view:
         path = out or default_path(config.task, config.algo, config.seed)
         made = missing_folders(path)
         folder = RunFolder.create(path, config)
         with folder.locked():
             try:
-                return folder.path, _train(run, folder, progress, should_stop, logging, callbacks)
+                return folder.path, _train(run, folder, None, view, should_stop, logging, callbacks)
             except BaseException:
                 if not folder.is_begun:
                     folder.remove(made)
@@ -71,12 +72,16 @@ def resume(
     cluster: str | None = None,
     engine: EngineName | None = None,
     env: EnvSource | None = None,
+    trust_modules: Collection[str] = (),
+    restart: bool = False,
     logging: Logging = DEFAULT_LOGGING,
     callbacks: Callbacks | None = None,
 ) -> RunResult:
     """Go on with a run from its newest checkpoint, to its configured end or, prolonged, to `env_steps`.
 
-    A run on an environment of your own needs that environment again, as `env`.
+    A run on an environment of your own needs that environment again, as `env`, and one whose task names a module needs
+    that in `trust_modules`. A run without a checkpoint that can be read is refused; `restart` begins anew in any case,
+    and sets aside whatever there is.
     """
     folder = RunFolder.open(path)
     config = folder.config()
@@ -85,13 +90,20 @@ def resume(
     config = replace(config, execution=replace(config.execution, **given))  # type: ignore[arg-type]
     if env_steps is not None:
         config = replace(config, schedule=replace(config.schedule, env_steps=env_steps))
-    run = prepare(config, env)
+    validate(config)
+    run = prepare(config, task=task_of_file(config, env, trust_modules))
     logging.check()
-    summary = folder.summary()
+    summary = None if restart else folder.summary()
     if summary is not None and summary["finished"] and summary["env_steps"] >= config.schedule.env_steps:
         raise UserError(f"{path} is finished after {summary['env_steps']:,} interactions: prolong it with --env-steps")
-    with _cluster(config), folder.locked():
-        return _train(run, folder, progress, should_stop, logging, callbacks)
+    with _cluster(config), folder.locked(), closing(progress or Silent()) as view:
+        checkpoint = None
+        if restart:
+            for moved in folder.set_aside():
+                view.say(f"kept as {moved}")
+        else:
+            checkpoint = _checkpoint_to_go_on_from(run, folder, view)
+        return _train(run, folder, checkpoint, view, should_stop, logging, callbacks)
 
 
 def evaluate(
@@ -101,11 +113,12 @@ def evaluate(
     warn: Callable[[str], None] = lambda text: None,
     *,
     env: EnvSource | None = None,
+    trust_modules: Collection[str] = (),
     video: Video | None = None,
 ) -> Iterator[Episode]:
     """Play greedy episodes with the newest policy of a run; a `video` is shown all of them."""
     checked_seeds(seed, episodes)  # before anything is loaded
-    run = load_run(path, warn, env, device="auto")
+    run = load_run(path, warn, env, trust_modules=trust_modules, device="auto")
     max_steps, is_told = run.config.schedule.max_eval_steps, False
     for episode in play(run.task, run.policy, episodes, seed, video=video, max_steps=max_steps):
         if episode.is_cut_off and not is_told:
@@ -152,37 +165,42 @@ def _cluster(config: TrainConfig) -> AbstractContextManager[object]:
     return connect(config.execution.cluster, local_cpus=config.execution.actors)
 
 
+def _checkpoint_to_go_on_from(run: PreparedRun, folder: RunFolder, view: ProgressView) -> Checkpoint:
+    """Return the newest checkpoint that can be used; where there is none, say what is left of the run."""
+    checkpoint = load_newest(folder.checkpoints, lambda text: view.say(f"warning: {text}"))
+    if checkpoint is None:
+        counts = {table.path.name: len(table.rows()) for table in (folder.eval_table, folder.metric_table)}
+        left = " and ".join(f"{count:,} row{'s' * (count != 1)} in {name}" for name, count in counts.items())
+        advice = "--restart (restart=True) begins anew and keeps the tables under another name"
+        raise UserError(f"{folder.path} has no checkpoint to go on from, only {left}: {advice}")
+    refuse_foreign(checkpoint, folder, run.config, run.shape.network)
+    refuse_acting_only(checkpoint, folder)
+    return checkpoint
+
+
 def _train(
     run: PreparedRun,
     folder: RunFolder,
-    progress: ProgressView | None,
+    checkpoint: Checkpoint | None,
+    view: ProgressView,
     should_stop: Callable[[], bool],
     logging: Logging,
     callbacks: Callbacks | None,
 ) -> RunResult:
-    config = run.config
-    torch.set_num_threads(resolve_threads(config.execution.threads))
-    with closing(progress or Silent()) as view:
-        checkpoint = load_newest(folder.checkpoints, lambda text: view.say(f"warning: {text}"))
+    torch.set_num_threads(resolve_threads(run.config.execution.threads))
+    with shortage_refused(run.config, run.shape, run.task):
+        trainer = assemble(run, folder, view, logging=logging, callbacks=callbacks)
+    with closing(trainer):
         if checkpoint is not None:
-            refuse_foreign(checkpoint, folder, config, run.shape.network)
-            refuse_acting_only(checkpoint, folder)
-        folder.write_config(config)  # a run that is prolonged
-        with shortage_refused(config, run.shape, run.task):
-            trainer = assemble(run, folder, view, logging=logging, callbacks=callbacks)
-        with closing(trainer):
-            if checkpoint is None:
-                folder.forget_after(-1, -1)  # killed before the first checkpoint, a run may have left rows
-            else:
-                _restore(trainer, checkpoint, folder)
-            try:
-                return trainer.run(should_stop)
-            finally:
-                folder.is_begun = trainer.env_steps > 0
+            _restore(trainer, checkpoint, folder)
+        try:
+            return trainer.run(should_stop)
+        finally:
+            folder.is_begun = trainer.env_steps > 0
 
 
 def _restore(trainer: Trainer, checkpoint: Checkpoint, folder: RunFolder) -> None:
     try:
         restore_run(trainer, checkpoint)
     except (ValueError, KeyError, TypeError) as error:
-        raise UserError(f"the checkpoint in {folder.checkpoints} does not match config.json: {error}") from error
+        raise UserError(f"{unfit(folder)}: {error}") from error

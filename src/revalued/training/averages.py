@@ -22,8 +22,8 @@ class MetricWindow:
 
     def add(self, metrics: Metrics) -> None:
         """Take in the metrics of one update."""
-        if self._sums is None:
-            self._names, self._sums = list(metrics.names), metrics.numbers + 0
+        if self._sums is None or self._names != list(metrics.names):  # sums of another engine cannot be added to
+            self._names, self._sums, self._count = list(metrics.names), metrics.numbers + 0, 0
         else:
             self._sums += metrics.numbers
         self._count += 1
@@ -44,6 +44,8 @@ class MetricWindow:
     def load_state(self, state: dict[str, Any], device: torch.device) -> None:
         """Go on from `state`."""
         self._names, self._count = list(state["names"]), int(state["count"])
+        if len(self._names) != len(state["sums"]) or self._count < bool(self._names):
+            raise ValueError("the metrics since the last row of the log do not fit each other")
         self._sums = None
         if state["sums"]:
             sums = torch.tensor(state["sums"], dtype=torch.float64, device=device)
@@ -85,5 +87,7 @@ class EpisodeLog:
 
     def load_state(self, state: dict[str, Any]) -> None:
         """Go on from `state`."""
+        if len(state["running"]) != len(self._running) or state["total_episodes"] < 0:
+            raise ValueError("the episodes of the training log are not those of these lanes")
         self._running = np.asarray(state["running"], dtype=np.float64)
         self._finished, self.total_episodes = list(state["finished"]), int(state["total_episodes"])

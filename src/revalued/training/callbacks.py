@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from revalued.acting.policy import Policy
     from revalued.agent import Agent
     from revalued.config import TrainConfig
+    from revalued.envs import Task
 
 EventKind: TypeAlias = Literal["start", "update", "evaluation", "end"]
 METHODS: Mapping[EventKind, str] = {
@@ -37,6 +38,8 @@ class Event:
     policy: Policy
     """What the run acts with; changes with every update."""
     config: TrainConfig
+    task: Task
+    """What is learnt; makes environments."""
     folder: Path
     """The run's folder."""
     mean_return: float | None = None

@@ -131,7 +131,7 @@ class Trainer:
         say: Callable[[str], None],
         callbacks: Callbacks | None = None,
     ) -> None:
-        self.config, self.loop, self.record, self.say = config, loop, record, say
+        self.config, self.task, self.loop, self.record, self.say = config, task, loop, record, say
         self.learner = make_learner(config, shape, torch.device(config.execution.device))
         self.replay = make_replay(config, shape)
         self.policy = self.learner.policy()
@@ -262,4 +262,4 @@ class Trainer:
         return self._callbacks is not None and self._callbacks.stop_requested
 
     def _event(self, kind: EventKind, metrics: Mapping[str, float], **more: Any) -> Event:
-        return Event(kind, *self.counts, metrics, policy=self.policy, config=self.config, folder=self._folder, **more)
+        return Event(kind, *self.counts, metrics, self.policy, self.config, self.task, self._folder, **more)

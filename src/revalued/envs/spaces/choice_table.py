@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from revalued.envs.spaces import parts_of
+from revalued.envs.spaces.actions import ActionCodec
 from revalued.envs.spaces.factored import FactoredEnv, factored_layer
 
 
@@ -55,7 +56,12 @@ def choice_table(env: FactoredEnv) -> ChoiceTable:
     structure of its action space.
     """
     factored = factored_layer(env)
-    space, sizes, decode = factored.env.action_space, factored.action_codec.sizes, factored.action_codec.decode
+    return choices_in(factored.env.action_space, factored.action_codec, getattr(env.unwrapped, "action_names", ()))
+
+
+def choices_in(space: spaces.Space[Any], codec: ActionCodec, own_names: Sequence[str]) -> ChoiceTable:
+    """Return what the choices of an action space mean, see `choice_table`."""
+    sizes, decode = codec.sizes, codec.decode
     # shorter dimensions repeat their last choice
     columns = [np.minimum(column, np.asarray(sizes) - 1) for column in range(max(sizes))]
     actions = [dict(_leaves(space, decode(column))) for column in columns]
@@ -67,9 +73,8 @@ def choice_table(env: FactoredEnv) -> ChoiceTable:
         if len(table):
             parts.append(ActionPart(name, len(names), shape, table))
             names += [f"{name or 'action'}{_index(shape, number)}" for number in range(len(table))]
-    own = getattr(env.unwrapped, "action_names", ())
-    if len(own) == len(names):
-        names = [str(label) for label in own]
+    if len(own_names) == len(names):
+        names = [str(label) for label in own_names]
     return ChoiceTable(tuple(names), sizes, tuple(parts))
 
 

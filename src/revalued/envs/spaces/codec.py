@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import gymnasium
 import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
@@ -27,10 +26,10 @@ class SpaceCodec:
     actions: ActionCodec
 
     @classmethod
-    def of(cls, env: gymnasium.Env[Any, Any], bins: int) -> SpaceCodec:
-        """Return the codec of an environment's spaces."""
-        observations, actions = observation_codec(env.observation_space), action_codec(env.action_space, bins)
-        return cls(env.observation_space, env.action_space, observations, actions)
+    def of(cls, observation_space: spaces.Space[Any], action_space: spaces.Space[Any], bins: int) -> SpaceCodec:
+        """Return the codec of two spaces."""
+        observations, actions = observation_codec(observation_space), action_codec(action_space, bins)
+        return cls(observation_space, action_space, observations, actions)
 
     def read(self, observation: Any) -> tuple[NDArray[np.float32], bool]:
         """Return observations [B, D] and whether they were a batch; what is not of the space is refused."""

@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-import importlib
 import os
-import sys
 from contextlib import suppress
 from typing import Any
 
 import gymnasium
 
+from revalued.envs.modules import GYM, import_for, module_of
 from revalued.envs.suites.rendering import headless_backend
 from revalued.errors import UserError, unknown_name
-
-PREFIX = "gym:"
 
 
 def make_gym_env(task: str, render_mode: str | None) -> gymnasium.Env[Any, Any]:
     """Build the environment behind a `gym:` task, with the time limit it is registered with."""
-    module, _, name = task.removeprefix(PREFIX).rpartition(":")
-    if module:
-        _import(module, task)
+    if module_of(task):
+        import_for(task)
+    name = task.removeprefix(GYM).rpartition(":")[2]
     if render_mode is not None:
         _prepare_drawing()
-    drawing: dict[str, Any] = (
-        {} if render_mode is None else {"render_mode": render_mode}
-    )  # not every constructor knows the word
+    # not every constructor knows the word
+    drawing: dict[str, Any] = {} if render_mode is None else {"render_mode": render_mode}
     try:
         # Gymnasium's checker would only repeat, as warnings, what lanes refuse as errors.
         return gymnasium.make(name, disable_env_checker=True, **drawing)
@@ -42,14 +38,3 @@ def _prepare_drawing() -> None:
     if os.environ.get("MUJOCO_GL", "disabled") == "disabled" and "DISPLAY" not in os.environ:
         with suppress(UserError):  # the environment may have its own ways; if not, it will say so
             os.environ["MUJOCO_GL"] = headless_backend()
-
-
-def _import(module: str, task: str) -> None:
-    # As `python -m` would: the module may lie in the folder where the user works.
-    if os.getcwd() not in sys.path and "" not in sys.path:
-        sys.path.append(os.getcwd())
-    try:
-        importlib.import_module(module)
-    except Exception as error:
-        reason = str(error).partition("\n")[0]
-        raise UserError(f"{task}: module {module!r} cannot be imported: {type(error).__name__}: {reason}") from error

@@ -6,7 +6,6 @@ is the agents' mean. That is central control of all agents by one learner, not m
 
 from __future__ import annotations
 
-import importlib
 from typing import Any, Literal
 
 import gymnasium
@@ -14,28 +13,21 @@ import numpy as np
 from gymnasium import spaces
 
 from revalued.envs.faults import EnvFault
+from revalued.envs.modules import import_for
 from revalued.errors import UserError
 
-PREFIX = "pettingzoo:"
 _MASK, _OBSERVATION = "action_mask", "observation"
 
 
 def make_pettingzoo_env(task: str, render_mode: str | None) -> gymnasium.Env[Any, Any]:
     """Build the environment behind a `pettingzoo:` task: what `MODULE.parallel_env()` makes."""
-    module = task.removeprefix(PREFIX)
-    try:
-        found = importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        missing = error.name or module
-        advice = "pip install pettingzoo" if missing.startswith("pettingzoo") else f"install the package of {missing!r}"
-        raise UserError(f"{task}: there is no module {missing!r} here: {advice}, or correct the name") from error
-    except Exception as error:
-        reason = str(error).partition("\n")[0]
-        raise UserError(f"{task}: module {module!r} cannot be imported: {type(error).__name__}: {reason}") from error
+    found = import_for(task)
     make = getattr(found, "parallel_env", None)
     if make is None:
         what = "only the turn-by-turn (AEC) way" if hasattr(found, "env") else "no environment"
-        raise UserError(f"{task}: module {module!r} offers {what}, and all agents must act at once: parallel_env()")
+        raise UserError(
+            f"{task}: module {found.__name__!r} offers {what}, and all agents must act at once: parallel_env()"
+        )
     try:
         return Together(make() if render_mode is None else make(render_mode=render_mode))
     except UserError:

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+_LAST_EPISODE = 2**62
+
 
 class LaneStep(NamedTuple):
     """What one step of all lanes brought; the arrays belong to the receiver."""
@@ -54,8 +56,25 @@ class LaneState:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> LaneState:
-        """Undo `to_arrays`."""
-        ends = np.cumsum(arrays["lengths"])
+        """Undo `to_arrays`; arrays that do not fit each other are a ValueError."""
+        wanted = {
+            "episodes": ("i", 1),
+            "lengths": ("i", 1),
+            "actions": ("u", 2),
+            "observations": ("f", 2),
+            "masks": ("b", 2),
+        }
+        for name, (kind, rank) in wanted.items():
+            if name not in arrays or arrays[name].dtype.kind != kind or arrays[name].ndim != rank:
+                raise ValueError(f"the state of the lanes has no {name}, or of another kind")
+        lengths, episodes = arrays["lengths"], arrays["episodes"]
+        if len({len(arrays[name]) for name in wanted if name != "actions"}) > 1 or len(lengths) == 0:
+            raise ValueError("the state belongs to other lanes: its parts have different lengths")
+        if (lengths < 0).any() or lengths.sum() != len(arrays["actions"]):
+            raise ValueError("the state of the lanes has another number of actions than its episodes have steps")
+        if (episodes < 0).any() or (episodes > _LAST_EPISODE).any():
+            raise ValueError("the state of the lanes has episodes that cannot be")
+        ends = np.cumsum(lengths)
         return cls(
             episodes=np.asarray(arrays["episodes"], np.int64),
             actions=np.split(np.asarray(arrays["actions"]), ends[:-1]),

@@ -129,6 +129,8 @@ class Lanes:
         if state.masks.shape != buffers.masks.shape:
             shapes = f"{state.masks.shape} instead of {buffers.masks.shape}"
             raise ValueError(f"the state belongs to other lanes: its action masks have shape {shapes}")
+        if not all(taken.shape[1:] == self._sizes.shape and (taken < self._sizes).all() for taken in state.actions):
+            raise ValueError(f"the state has actions that do not fit {self._sizes.tolist()} choices per dimension")
         self._run(partial(self._stepper.restore, state))
         longest = int(buffers.steps.max())
         while self._log.shape[1] < longest:

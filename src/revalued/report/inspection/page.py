@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +29,7 @@ from revalued.report.inspection.episode_panels import (
     value_panels,
 )
 from revalued.report.inspection.replay_errors import ReplayErrors, replay_errors
-from revalued.report.inspection.run_panels import learning_panels, replay_panels
+from revalued.report.inspection.run_panels import curves, learning_panels, replay_panels
 from revalued.report.video import check_video, record_video
 from revalued.run.load import SavedRun, load_run
 from revalued.training.evaluation import Watch, checked_seeds, cut_off_note
@@ -61,24 +61,27 @@ def inspect_run(
     video: bool = True,
     force: bool = False,
     env: EnvSource | None = None,
+    trust_modules: Collection[str] = (),
 ) -> Path:
     """Write the page about a run, `inspect.html` in its folder unless told otherwise, and return where it is.
 
-    The episodes are those of `revalued evaluate` with the same seed. A file that is no earlier page of this kind is
-    replaced only by `force`.
+    The episodes are those of `revalued evaluate` with the same seed; without any, the environment is not built. A file
+    that is no earlier page of this kind is replaced only by `force`.
     """
-    seeds = checked_seeds(seed, episodes)
+    if episodes < 0:
+        raise UserError(f"episodes = {episodes} is not possible: it must be at least 0")
+    seeds = checked_seeds(seed, episodes) if episodes else []
     require_matplotlib()
-    run = load_run(path, warn, env, replay=True)
+    run = load_run(path, warn, env, trust_modules=trust_modules, needs_env=episodes > 0, replay=True)
     out = path / "inspect.html" if out is None else out
     mark = pages.generator_tag(GENERATOR)
     pages.check_replaceable(out, mark, force)
     beside = out.with_suffix(".mp4")
     may_replace_video = force or out.exists() or not beside.exists()
-    played = play_episodes(run, seeds, video=video)
-    if any(record.outcome.is_cut_off for record in played.records):
+    played = play_episodes(run, seeds, video=video) if episodes else None
+    if played is not None and any(record.outcome.is_cut_off for record in played.records):
         warn(cut_off_note(run.config.schedule.max_eval_steps))
-    if played.video is not None and len(played.video) > LARGEST_EMBEDDED_VIDEO:
+    if played is not None and played.video is not None and len(played.video) > LARGEST_EMBEDDED_VIDEO:
         if not may_replace_video:
             raise UserError(f"the video is too large for the page, and {beside} exists: move it away or add --force")
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -117,29 +120,30 @@ def _record(run: SavedRun, env: FactoredEnv, seed: int, watch: Watch = lambda to
     return record_episode(env, run.policy, seed, decomposition=decomposition, watch=watch, max_steps=max_steps)
 
 
-def page_of(run: SavedRun, played: Played, errors: ReplayErrors | None, seed: int, video_name: str) -> str:
+def page_of(run: SavedRun, played: Played | None, errors: ReplayErrors | None, seed: int, video_name: str) -> str:
     """Return the page as HTML; a video too large to be embedded is linked to under `video_name`."""
-    config, first = run.config, played.records[0]
+    config = run.config
     several = config.algorithm.critics > 1
     tests = run.folder.eval_table.rows()
-    facts: list[tuple[str, object]] = [
-        ("return of this episode", _number(first.outcome.total_reward)),
-        ("steps of this episode", f"{first.outcome.length:,}"),
-        ("interactions trained", f"{run.meta['env_steps']:,}"),
-        ("updates", f"{run.meta['updates']:,}"),
-    ]
-    if tests:
-        facts.append(("best test return", _number(max(float(row["return"]) for row in tests))))
-    if several:
+    facts: list[tuple[str, object]] = []
+    if played is not None:
+        outcome = played.records[0].outcome
+        facts.append(("return of this episode", _number(outcome.total_reward)))
+        facts.append(("steps of this episode", f"{outcome.length:,}"))
+    facts.append(("interactions trained", f"{run.meta['env_steps']:,}"))
+    facts.append(("updates", f"{run.meta['updates']:,}"))
+    returns = curves(tests, ["return"]).get("return")
+    if returns is not None:
+        facts.append(("best test return", _number(max(returns[1]))))
+    if several and played is not None:
         agreement = np.concatenate([record.judgement.agreement for record in played.records]).mean()
         facts.append(("critics that choose as the ensemble", f"{agreement:.0%}"))
     critics = f"{config.algorithm.critics} critics" if several else "1 critic"
-    lead = f"{config.algo}, {critics}, seed {config.seed}, at its newest checkpoint; test episode of seed {seed}."
+    lead = f"{config.algo}, {critics}, seed {config.seed}, at its newest checkpoint"
+    lead += "." if played is None else f"; test episode of seed {seed}."
     sections = [
         _learning(run, tests),
-        _episode(run, played, video_name),
-        _utilities(run, played),
-        _choices(played),
+        *([] if played is None else [_episode(run, played, video_name), _utilities(run, played), _choices(played)]),
         _replay(errors, config.replay.prioritised),
         pages.section("Configuration", _configuration(run)),
     ]

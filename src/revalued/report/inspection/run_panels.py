@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,8 @@ def curves(rows: Table, columns: Sequence[str]) -> Curves:
     """Return (interactions, values) of those columns of a table that hold numbers."""
     found: Curves = {}
     for column in columns:
-        points = [(float(row["env_steps"]), float(row[column])) for row in rows if row.get(column)]
+        pairs = [(row.get("env_steps"), row.get(column)) for row in rows]
+        points = [(float(x), float(y)) for x, y in pairs if x and y and math.isfinite(float(x) + float(y))]
         if points:
             found[column] = ([x for x, _ in points], [y for _, y in points])
     return found

@@ -82,6 +82,8 @@ class ActorLoop:
         """Go on with new actors and new episodes: the actors of the earlier session are gone."""
         if state.fleet is None:
             raise ValueError("it was written by a run without actors")
+        if min([0, *state.fleet["incarnations"], state.fleet["lost"], state.fleet["max_staleness"]]) < 0:
+            raise ValueError("what it says of its actors cannot be")
         self._incarnations = [int(incarnation) + 1 for incarnation in state.fleet["incarnations"]]
         if len(self._incarnations) != self.pace.num_actors:
             raise ValueError(f"it was written with {len(self._incarnations)} actors, not {self.pace.num_actors}")
