@@ -256,6 +256,7 @@ def change_array(run: Path, name: str, change: Callable[[Any], Any]) -> None:
         ("replay.observations", lambda array: array * np.nan),
         ("replay.leaves", lambda array: array * 1e300),
         ("replay.heads", lambda array: array + 2**62),
+        ("replay.heads", lambda array: np.where(np.arange(len(array)) == 1, -1, array)),
         ("replay.discount", lambda array: np.array([[1]])),
         ("lanes.actions", lambda array: array + 100),
         ("lanes.actions", lambda array: array.astype(np.float32)),
@@ -274,7 +275,7 @@ def test_arrays_that_would_lead_astray(
 ) -> None:
     change_array(run, name, change)
     assert "is damaged or does not match config.json" in refusal(capsys, "resume", run, "--quiet")
-    if name.startswith("replay."):
+    if name.startswith("replay.") and -1 not in np.load(checkpoints_in(run)[0] / "arrays" / "replay.heads.npy"):
         assert "is damaged or does not match" in refusal(capsys, "inspect", run, "--no-video")
 
 

@@ -177,7 +177,7 @@ SPACES: list[spaces.Space[Any]] = [
     spaces.Box(0, 1, (0,), np.float32),
     spaces.Discrete(5, start=-2),
     spaces.Discrete(3, dtype=np.int32),
-    spaces.MultiDiscrete(np.array([[2, 3], [4, 5]]), start=np.array([[1, 0], [-1, 7]])),
+    spaces.MultiDiscrete(np.array([[2, 3], [4, 5]]), start=np.array([[1, 0], [-1, 7]]), dtype="int32"),
     spaces.MultiBinary(4),
     spaces.MultiBinary([2, 3]),
     spaces.Dict([("z", spaces.Discrete(2)), ("a", spaces.Tuple([spaces.MultiBinary(2), spaces.Box(0, 1)]))]),

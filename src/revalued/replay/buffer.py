@@ -100,6 +100,11 @@ class Replay:
         return self._priorities.num_live
 
     @property
+    def has_begun(self) -> bool:
+        """Tell whether every lane has its first observation."""
+        return bool((self._heads >= 0).all())
+
+    @property
     def nbytes(self) -> int:
         """Memory held once every row has been written, in bytes."""
         arrays, tree = {**self._row_arrays, **self._small_arrays()}, self._priorities.tree

@@ -62,6 +62,8 @@ class LaneLoop:
         """Bring the lanes back to where they were in their unfinished episodes."""
         if state.exploration is None:
             raise ValueError("it was written by a run with actors")
+        if not trainer.replay.has_begun:
+            raise ValueError("its replay has lanes without any observation")
         restore_rng(self._rng, state.exploration)
         restored = self._lanes.restore(LaneState.from_arrays(state.lanes))
         self._observations, self._masks = restored.observations, restored.masks
