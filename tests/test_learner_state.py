@@ -55,7 +55,7 @@ def test_parameters_that_are_not_finite_are_found() -> None:
     learner.check_finite()
     state = {name: tensor.clone() for name, tensor in learner.tensors().items()}
     state["online.block2.bias"][2, 0, 5] = np.nan
-    with pytest.raises(ValueError, match="online.block2.bias holds numbers that are not finite"):
+    with pytest.raises(ValueError, match=r"online\.block2\.bias holds numbers that are not finite"):
         learner.load_tensors(state, updates=12)
     learner.online["block2.bias"][2, 0, 5] = np.nan
     learner.updates = 12

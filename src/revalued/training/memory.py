@@ -20,6 +20,8 @@ from revalued.training.build import AgentShape
 _FLOAT = 4
 _MANY_ENVS, _ENVS_MEASURED = 1_000, 16
 """From how many environments on it is measured what one takes, and with how many: 10 kB or 10 MB, nobody can tell."""
+_LEAST_ENV_BYTES = 10_000
+"""What even a toy takes, though it may find room that was reserved before."""
 _WORKER_BYTES = 50_000_000
 """A Python process with NumPy and Gymnasium."""
 
@@ -102,7 +104,7 @@ def _env_bytes(task: Task) -> int:
         for _ in range(_ENVS_MEASURED):
             envs.append(task.make())
             envs[-1].reset(seed=0)
-        return max(0, _resident_bytes() - before) // _ENVS_MEASURED
+        return max(_LEAST_ENV_BYTES, (_resident_bytes() - before) // _ENVS_MEASURED)
     finally:
         for env in envs:
             env.close()
