@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from revalued.cli.interrupts import end_at_once, is_command
+from revalued.run.signals import end_at_once, is_command
 
 if is_command():
     end_at_once()  # the next line takes half a second

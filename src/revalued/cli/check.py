@@ -50,9 +50,11 @@ def check(arguments: list[str]) -> int:
             raise UserError(f"{name} = {value} is not possible: it must be at least {least}")
     if not given.seconds > 0:
         raise UserError(f"seconds = {given.seconds} is not possible: it must be above 0")
-    from revalued.envs import LaneError, TaskSpec, find_task
+    from revalued.envs import LaneError, TaskSpec, find_task, module_of, search_working_folder
     from revalued.envs.examine import examine
 
+    if module_of(given.task):  # named by whoever works in this folder
+        search_working_folder()
     task = find_task(TaskSpec(given.task, given.bins))
     try:
         found = examine(task, episodes=given.episodes, seconds=given.seconds, seed=given.seed)

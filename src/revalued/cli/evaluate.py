@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from revalued.cli.interrupts import raise_again
 from revalued.cli.parsing import Modules, parse
+from revalued.run.signals import raise_again
 
 
 @dataclass(frozen=True)

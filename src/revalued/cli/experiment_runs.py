@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
 
-from revalued.cli.interrupts import raise_again
 from revalued.errors import UserError
 from revalued.experiments.executor import Executor, Stop
 from revalued.experiments.ledger import Ledger
@@ -24,6 +23,7 @@ from revalued.experiments.run_folders import LOG_NAME
 from revalued.experiments.runner import carry_out
 from revalued.experiments.workload import Workload
 from revalued.run.progress import format_duration
+from revalued.run.signals import raise_again
 
 _DEFAULT_JOBS = 2
 

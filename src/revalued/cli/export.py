@@ -6,8 +6,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from revalued.cli.interrupts import raise_again
 from revalued.cli.parsing import Modules, parse
+from revalued.run.signals import raise_again
 
 
 @dataclass(frozen=True)

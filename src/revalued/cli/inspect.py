@@ -9,8 +9,8 @@ from typing import Annotated
 
 import tyro
 
-from revalued.cli.interrupts import raise_again
 from revalued.cli.parsing import Modules, parse
+from revalued.run.signals import raise_again
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from revalued.cli.experiment_runs import FanOut, check_tasks, train_all
-from revalued.cli.interrupts import raise_again
 from revalued.cli.parsing import parse
 from revalued.errors import UserError
 from revalued.experiments.catalogue import METAWORLD, find_experiment
@@ -16,6 +15,7 @@ from revalued.experiments.plan import ComputedExperiment, plan
 from revalued.experiments.result_files import RESULTS
 from revalued.experiments.runner import compute_experiment
 from revalued.experiments.scales import Scale, find_scale
+from revalued.run.signals import raise_again
 
 
 @dataclass(frozen=True)
