@@ -15,6 +15,10 @@ Step = Any
 """What a step returns: five things in order, where it behaves."""
 
 
+DEATH = 9
+"""Exit code of an environment that ends its process."""
+
+
 def _raise(error: BaseException) -> Step:
     raise error
 
@@ -32,7 +36,7 @@ WAYS: dict[str, Callable[[Step], Step]] = {
     "memory": lambda step: _raise(MemoryError()),
     "recursion": lambda step: _raise(RecursionError("too deep")),
     "lines": lambda step: _raise(RuntimeError("one\ntwo\n" + "x" * 5000)),
-    "die": lambda step: os._exit(9),
+    "die": lambda step: os._exit(DEATH),
     "nan-observation": lambda step: (np.full(3, np.nan, np.float32), *step[1:]),
     "inf-observation": lambda step: (np.full(3, np.inf, np.float32), *step[1:]),
     "short-observation": lambda step: (step[0][:2], *step[1:]),

@@ -14,7 +14,7 @@ from typing import Any
 from numpy.random import Generator
 
 from campaign.bases import QUICK, RUN, SECONDS, difference
-from campaign.environments import AFTER, WAYS
+from campaign.environments import AFTER, DEATH, WAYS
 from campaign.mutations import mutate, sign
 from campaign.processes import start
 from campaign.verdicts import CANARY, Result, Verdict, judge
@@ -135,7 +135,8 @@ def environments(folder: Path, bases: Path, rng: Generator) -> Result:
         child.signal(signal.SIGKILL)
     ended = child.wait(LIMIT_SECONDS)
     attempt = f"{task} with {workers} workers"
-    if way == "block" and not ended.was_hanging and not ended.left_behind:
+    is_beyond_help = way == "block" or (way == "die" and ended.code == DEATH)  # it took the whole process with it
+    if is_beyond_help and not ended.was_hanging and not ended.left_behind:
         return Result(Verdict.WORKED, attempt)
     return judge(ended, attempt, folder)
 

@@ -163,7 +163,8 @@ class Endless(gymnasium.Env):
         return np.zeros(2, np.float32), {}
 
     def step(self, action):
-        open("stepping", "a").write("." if sys.argv[1] == "evaluate" else "")
+        if sys.argv[1] == "evaluate":
+            open("stepping", "w").close()
         return np.zeros(2, np.float32), 1.0, False, False, {}
 
 gymnasium.register("Endless-v0", Endless)
