@@ -216,9 +216,8 @@ def test_bits_do_not_depend_on_which_thread_takes_which_critic() -> None:
 def test_parameters_that_are_not_finite_are_noticed_and_do_not_spread(tensor: str, value: float) -> None:
     """relu must not turn what is not a number into a plain 0."""
     learner = learner_for(replace(preset("revalued"), critics=2), engine="native")
+    learner.online[tensor][1].view(-1)[4] = value
     state = {name: tensor.clone() for name, tensor in learner.tensors().items()}
-    state[f"online.{tensor}"][1].view(-1)[4] = value
-    learner.load_tensors(state, updates=0)
     with pytest.raises(NonFiniteError, match=r"update 1 .*diverged"):
         learner.update(batch_for(learner, seed=0))
     for name, found in learner.tensors().items():
