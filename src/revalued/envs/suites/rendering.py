@@ -26,8 +26,7 @@ _PROBE = "from mujoco.{0} import GLContext; context = GLContext(8, 8); context.m
 def headless_backend() -> str:
     """Return how to draw here: `MUJOCO_GL` where it names a backend that works, else the first of EGL and OSMesa."""
     wanted = os.environ.get("MUJOCO_GL", "").lower()
-    candidates = (wanted, *_BACKENDS) if wanted in _BACKENDS else _BACKENDS
-    for backend in candidates:
+    for backend in sorted(_BACKENDS, key=lambda name: name != wanted):
         # In a process of its own: a backend that was only tried still keeps others from working.
         tried = subprocess.run([sys.executable, "-c", _PROBE.format(backend)], capture_output=True)
         if tried.returncode == 0:
