@@ -15,7 +15,10 @@ from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from revalued.algorithms.presets import preset
+from revalued.cli import main
 from revalued.config import TrainConfig
 from revalued.run.checkpoint import Checkpoint, load_newest
 from revalued.run.folder import RunFolder
@@ -199,3 +202,13 @@ def sign(checkpoint: Path, *names: str) -> None:
         data = (checkpoint / name).read_bytes()
         manifest[name] = {"bytes": len(data), "crc32": zlib.crc32(data)}
     (checkpoint / "manifest.json").write_text(json.dumps(manifest))
+
+
+def refusal(capsys: pytest.CaptureFixture[str], *words: object) -> str:
+    """Return the last line of a command that must refuse."""
+    assert main([str(word) for word in words]) in (1, 2)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[-1].startswith("revalued: ")
+    assert all(line.startswith("warning: ") for line in lines[:-1])
+    assert len(lines[-1]) < 1_000
+    return lines[-1]

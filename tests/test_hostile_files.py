@@ -17,13 +17,12 @@ from safetensors.torch import load_file, save_file
 from revalued.cli import main
 from revalued.config import misfit
 from revalued.errors import UserError
-from revalued.experiments.result_files import RESULT_COLUMNS, origin_commit, read_provenance, read_table
-from revalued.report.results import load_results
+from revalued.experiments.result_files import origin_commit
 from revalued.run.files import read_json, replace_file
 from revalued.run.folder import RunFolder
 from revalued.run.start import start
 from revalued.seeding import restore_rng, rng_state, stream_rng
-from run_helpers import checkpoints_in, evolve, newest, quick_config, rows, sign, stop_after, train
+from run_helpers import checkpoints_in, evolve, newest, quick_config, refusal, rows, sign, stop_after, train
 
 CONFIG = quick_config("toy-levers", checkpoint_every=20)
 
@@ -116,16 +115,6 @@ def unfinished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def run(unfinished: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(unfinished, tmp_path / "run"))
-
-
-def refusal(capsys: pytest.CaptureFixture[str], *words: object) -> str:
-    """Return the last line of a command that must refuse."""
-    assert main([str(word) for word in words]) in (1, 2)
-    lines = capsys.readouterr().err.splitlines()
-    assert lines[-1].startswith("revalued: ")
-    assert all(line.startswith("warning: ") for line in lines[:-1])
-    assert len(lines[-1]) < 1_000
-    return lines[-1]
 
 
 @pytest.mark.parametrize("kind", IRREGULAR)
@@ -350,60 +339,6 @@ def test_a_normaliser_whose_sums_cannot_be(tmp_path: Path, capsys: pytest.Captur
 def test_entries_of_the_wrong_kind(name: str, text: str, run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (run / name).write_text(text)
     refusal(capsys, "resume", run, "--quiet")
-
-
-PROVENANCE: dict[str, Any] = {
-    "seeds": [0],
-    "tasks": ["walker-walk"],
-    "variants": {"decqn": {"label": "DecQN", "overrides": {"critics": 1}}},
-    "runs": [{"variant": "decqn", "task": "walker-walk", "seed": 0, "status": "finished"}],
-}
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"runs": [{"variant": "decqn", "task": "walker-walk", "seed": "x", "status": "finished"}]},
-        {"runs": 3},
-        {"runs": [[]]},
-        {"seeds": "01"},
-        {"tasks": [None]},
-        {"variants": {"decqn": {"overrides": {"critics": [[]]}}}},
-        {"variants": []},
-        {"scale": 10**400},
-        {"planned_env_steps": "many"},
-        {"versions": {"numpy": None}},
-    ],
-)
-def test_provenance_of_another_form(change: dict[str, Any], tmp_path: Path) -> None:
-    folder = tmp_path / "main"
-    folder.mkdir()
-    (folder / "results.csv").write_text(",".join(RESULT_COLUMNS) + "\nmain,decqn,walker-walk,0,1,5,1.0,2.0\n")
-    (folder / "provenance.json").write_text(json.dumps(PROVENANCE))
-    assert load_results(tmp_path)["main"].tasks == ["walker-walk"]
-    (folder / "provenance.json").write_text(json.dumps({**PROVENANCE, **change}))
-    for read in (lambda: load_results(tmp_path), lambda: read_provenance(folder)):
-        with pytest.raises(UserError, match=r"provenance\.json cannot be used"):
-            read()
-
-
-@pytest.mark.parametrize("row", ["main,decqn,walker-walk,x,1,5,1.0,2.0", "main", "a,b,c,0,1,5,1.0,2.0,9,9", "\xff"])
-def test_results_of_another_form(row: str, tmp_path: Path) -> None:
-    table = tmp_path / "results.csv"
-    table.write_bytes(f"{','.join(RESULT_COLUMNS)}\n{row}\n".encode("latin-1"))
-    with pytest.raises(UserError, match=r"results\.csv cannot be used"):
-        read_table(table, RESULT_COLUMNS)
-
-
-def test_a_run_folder_that_provenance_puts_elsewhere(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    elsewhere = {**PROVENANCE["runs"][0], "folder": "../../etc"}
-    (tmp_path / "results" / "main").mkdir(parents=True)
-    (tmp_path / "results" / "main" / "provenance.json").write_text(json.dumps({"runs": [elsewhere]}))
-    words = ["main", "--scale", "smoke", "--seeds", "1", "--tasks", "toy-levers", "--quiet"]
-    assert "is somewhere else" in refusal(capsys, "reproduce", *words)
 
 
 def test_the_rows_of_a_sound_run_are_counted(unfinished: Path) -> None:

@@ -30,9 +30,8 @@ revalued: value-based reinforcement learning for factorised action spaces
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; mistakes of the user get one line, never a traceback."""
-    if (
-        arguments is None
-    ):  # a process of our own: its workers find modules where it does, not in the folder they start in
+    if arguments is None:
+        # a process of our own: its workers find modules where it does, not in the folder they start in
         os.environ.setdefault("PYTHONSAFEPATH", "1")
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     for stream in (sys.stdout, sys.stderr):

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 ROWS_AT_A_TIME = 256
 """Rows that go through a critic together: enough for fast products, few enough to stay in a core's cache."""
 _WIDTH_UNIT = 16
-_FIGURES = ("loss", "td_loss", "mean_q", "td_error", "regulariser", "mean_target", "gradient_norm")
+_METRICS = ("loss", "td_loss", "mean_q", "td_error", "regulariser", "mean_target", "gradient_norm")
 
 _NOT_FINITE = {-1: "targets", -2: "TD errors", -3: "gradients"}
 """What the library's answers mean."""
@@ -46,39 +46,41 @@ _NOT_FINITE = {-1: "targets", -2: "TD errors", -3: "gradients"}
 class NativeEngine:
     """The update in C: all of it where utilities are averaged or added up, else all but the loss."""
 
-    def __init__(self, state: Learner) -> None:
-        self.state, self._library, self._memory = state, load(), Memory()
+    def __init__(self, learner: Learner) -> None:
+        self.learner, self._library, self._memory = learner, load(), Memory()
         self._threads = torch.get_num_threads()
-        shape, rows = state.shape, state.config.batch_size
-        self._computes_loss = shape.head == "utilities" and state.algorithm.decomposition in ("mean", "sum", "atomic")
+        shape, rows = learner.shape, learner.config.batch_size
+        self._computes_loss = shape.head == "utilities" and learner.algorithm.decomposition in ("mean", "sum", "atomic")
         # with the loss in C a critic is done with before the next one begins, and they share memory
         self._places = self._threads if self._computes_loss else shape.critics
-        self._gradients = zeros(replace(shape, critics=min(shape.critics, self._threads)), state.device)
+        self._gradients = zeros(replace(shape, critics=min(shape.critics, self._threads)), learner.device)
         critics, outputs = shape.critics, (rows, shape.head_size)
         # of the next states and, for the regulariser, of those now
-        target_passes = 2 if state.algorithm.is_regularised else 1
+        target_passes = 2 if learner.algorithm.is_regularised else 1
         self._target = torch.zeros(critics, target_passes, *outputs)
-        self._online_next = torch.zeros(critics, *outputs) if state.algorithm.double_q else None
+        self._online_next = torch.zeros(critics, *outputs) if learner.algorithm.double_q else None
         self._output, self._output_gradient = torch.zeros(2, self._places, *outputs).unbind()
         # next and now; the last column carries the input layer's bias
         self._observations = torch.ones(2, rows, shape.observation_size + 1)
         self._next, self._now = self._observations.numpy()[..., :-1]
         self._exists = shape.actions.exists if shape.actions.is_padded else None
-        self._norms, self._figures = np.zeros(critics, np.float32), np.zeros(len(_FIGURES))
-        self._logged = [i for i, name in enumerate(_FIGURES) if name != "regulariser" or state.algorithm.is_regularised]
-        self._names = [_FIGURES[i] for i in self._logged]
+        self._norms, self._metrics = np.zeros(critics, np.float32), np.zeros(len(_METRICS))
+        self._logged = [
+            i for i, name in enumerate(_METRICS) if name != "regulariser" or learner.algorithm.is_regularised
+        ]
+        self._names = [_METRICS[i] for i in self._logged]
         self._merged = self._merged_target = None
         if merging_pays(shape, rows, backward=True):
-            self._merged = MergedLayers(shape, state.online)
+            self._merged = MergedLayers(shape, learner.online)
         if merging_pays(shape, rows * target_passes, backward=False):
-            self._merged_target = MergedLayers(shape, state.target)
+            self._merged_target = MergedLayers(shape, learner.target)
         self._update, self._loss, self._step = self._lay_out(), self._lay_out_loss(), self._lay_out_step()
-        self._folded = [*state.online.values(), *state.target.values()]
+        self._folded = [*learner.online.values(), *learner.target.values()]
         self._folded_after: list[int] | None = None
 
     def _lay_out(self) -> layout.UpdateC:
-        state, reserve = self.state, self._memory.reserve
-        shape, rows, threads = state.shape, state.config.batch_size, self._threads
+        learner, reserve = self.learner, self._memory.reserve
+        shape, rows, threads = learner.shape, learner.config.batch_size, self._threads
         critics, inputs, hidden, outputs = shape.critics, shape.observation_size + 1, shape.hidden_size, shape.head_size
         width = -(-(outputs + 1) // _WIDTH_UNIT) * _WIDTH_UNIT
         block = min(ROWS_AT_A_TIME, rows)
@@ -131,10 +133,10 @@ class NativeEngine:
             block=block,
             epsilon=LAYER_NORM_EPSILON,
             trunk_scale=shape.trunk_gradient_scale,
-            online=ParametersC.of(state.online),
-            target=ParametersC.of(state.target),
-            first_moment=ParametersC.of(state.first_moment),
-            second_moment=ParametersC.of(state.second_moment),
+            online=ParametersC.of(learner.online),
+            target=ParametersC.of(learner.target),
+            first_moment=ParametersC.of(learner.first_moment),
+            second_moment=ParametersC.of(learner.second_moment),
             gradients=ParametersC.of(self._gradients),
             online_folding=folding(self._merged),
             target_folding=folding(self._merged_target),
@@ -148,8 +150,8 @@ class NativeEngine:
         )
 
     def _lay_out_loss(self) -> layout.LossC:
-        algorithm, actions = self.state.algorithm, self.state.shape.actions
-        critics, rows = self.state.shape.critics, self.state.config.batch_size
+        algorithm, actions = self.learner.algorithm, self.learner.shape.actions
+        critics, rows = self.learner.shape.critics, self.learner.config.batch_size
         return layout.LossC(
             dimensions=actions.num_dimensions,
             choices=actions.max_choices,
@@ -161,25 +163,25 @@ class NativeEngine:
             temperature=algorithm.regulariser_temperature,
             targets=self._memory.reserve(rows),
             errors=self._memory.reserve(critics, rows),
-            sums=self._memory.reserve(critics, self._threads, len(_FIGURES) - 1, dtype=torch.float64),
-            metrics=array_address(self._figures, np.float64),
+            sums=self._memory.reserve(critics, self._threads, len(_METRICS) - 1, dtype=torch.float64),
+            metrics=array_address(self._metrics, np.float64),
         )
 
     def _lay_out_step(self) -> layout.StepC:
-        config = self.state.config
+        config = self.learner.config
         return layout.StepC(
             clip=config.gradient_clip,
             rate1=1 - ADAM_BETAS[0],
             rate2=1 - ADAM_BETAS[1],
             epsilon=ADAM_EPSILON,
-            target_rate=self.state.target_rate,
+            target_rate=self.learner.target_rate,
             keep=1 - config.learning_rate * config.weight_decay,
             norms=array_address(self._norms, np.float32),
         )
 
     def critics(self) -> NativeCritics:
         """Return the online critics, which share what this engine has multiplied."""
-        return NativeCritics(self.state.shape, self.state.online, self._merged)
+        return NativeCritics(self.learner.shape, self.learner.online, self._merged)
 
     def _count_writes(self) -> None:
         """Let all others know that an update has written; what is folded here belongs to what it wrote."""
@@ -190,12 +192,12 @@ class NativeEngine:
 
     def update(self, batch: Batch, updates: int) -> Updated:
         """Do one gradient step."""
-        if len(batch.rows) != self.state.config.batch_size:
-            raise ValueError(f"expected {self.state.config.batch_size} transitions, not {len(batch.rows)}")
+        if len(batch.rows) != self.learner.config.batch_size:
+            raise ValueError(f"expected {self.learner.config.batch_size} transitions, not {len(batch.rows)}")
         self._now[:], self._next[:] = batch.observations, batch.next_observations
         if list(map(writes_to, self._folded)) != self._folded_after:  # by others than the last update, which folds too
             self._library.functions.revalued_fold(byref(self._update))
-        self._step.step_size = self.state.config.learning_rate / (1 - ADAM_BETAS[0] ** (updates + 1))
+        self._step.step_size = self.learner.config.learning_rate / (1 - ADAM_BETAS[0] ** (updates + 1))
         self._step.correction2 = math.sqrt(1 - ADAM_BETAS[1] ** (updates + 1))
         return (self._whole if self._computes_loss else self._in_halves)(batch, updates)
 
@@ -204,7 +206,10 @@ class NativeEngine:
         if batch.next_masks is None:
             legal, loss.legal_stride = self._exists, 0
         else:
-            legal, loss.legal_stride = self.state.shape.actions.legal(batch.next_masks), loss.dimensions * loss.choices
+            legal, loss.legal_stride = (
+                self.learner.shape.actions.legal(batch.next_masks),
+                loss.dimensions * loss.choices,
+            )
         loss.actions = array_address(batch.actions, np.int64)
         loss.returns = array_address(batch.returns, np.float32)
         loss.discounts = array_address(batch.discounts, np.float32)
@@ -217,25 +222,25 @@ class NativeEngine:
             raise IndexError(f"{result} sub-actions of the batch are none of the {loss.choices} choices")
         if result < 0:
             raise non_finite(_NOT_FINITE[result], updates)
-        return priorities, Metrics(self._names, self._figures[self._logged])
+        return priorities, Metrics(self._names, self._metrics[self._logged])
 
     def _in_halves(self, batch: Batch, updates: int) -> Updated:
-        state, functions = self.state, self._library.functions
+        learner, functions = self.learner, self._library.functions
         functions.revalued_predict(byref(self._update))
 
         def meaning(output: Tensor) -> Tensor:
-            return interpret(output, state.shape, state.exists)
+            return interpret(output, learner.shape, learner.exists)
 
         output = self._output.detach().requires_grad_()
         with torch.enable_grad():
             predictions = Predictions(
                 meaning(output),
                 meaning(self._target[:, 0]),
-                meaning(self._target[:, 1]) if state.algorithm.is_regularised else None,
+                meaning(self._target[:, 1]) if learner.algorithm.is_regularised else None,
                 None if self._online_next is None else meaning(self._online_next),
             )
-            tensors = to_tensors(batch, state.shape.actions, state.device)
-            terms = loss_terms(state.algorithm, predictions, tensors, state.exists, state.support)
+            tensors = to_tensors(batch, learner.shape.actions, learner.device)
+            terms = loss_terms(learner.algorithm, predictions, tensors, learner.exists, learner.support)
         priorities = finite_priorities(terms, updates)
         self._output_gradient.copy_(torch.autograd.grad(terms.loss, output)[0])
         functions.revalued_step(byref(self._update), byref(self._step))
