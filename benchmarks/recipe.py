@@ -1,14 +1,21 @@
 """The table of the search for a recipe, from the runs in results/recipe: `python -m benchmarks.recipe`.
 
-The score of a run is the mean of the test episodes of its last 15,000 interactions up to the one in question.
+The score of a run is the mean of the test episodes of its last 15,000 interactions up to the one in question. Finished
+runs in folders FOLDER/VARIANT/TASK/seedS are added by `python -m benchmarks.recipe FOLDER`.
 """
 
 from __future__ import annotations
 
 import csv
+import json
 import statistics
+import sys
 from collections import defaultdict
 from pathlib import Path
+from typing import Any
+
+from revalued.algorithms.presets import preset
+from revalued.config import TrainConfig, from_dict, to_dict
 
 FOLDER = Path(__file__).parents[1] / "results" / "recipe"
 WINDOW_ENV_STEPS = 15_000
@@ -57,5 +64,43 @@ def _cell(of_seeds: dict[int, float]) -> str:
     return f"**{statistics.fmean(of_seeds.values()):.0f}** ({each})"
 
 
+def changed_settings(config: TrainConfig) -> dict[str, Any]:
+    """Return the settings that differ from the preset's, without those that leave results as they are."""
+    start = to_dict(TrainConfig(config.task, config.algo, config.seed, algorithm=preset(config.algo)))
+    parts = ((part, to_dict(config)[part]) for part in ("algorithm", "learner", "exploration", "replay", "schedule"))
+    changed = {name: value for part, own in parts for name, value in own.items() if value != start[part][name]}
+    changed.pop("env_steps", None)
+    return {"algo": config.algo, **changed}
+
+
+def collect(runs: Path, folder: Path = FOLDER) -> int:
+    """Add the finished runs that are not among the results yet; return how many there were."""
+    path, settings_path = folder / "results.csv", folder / "variants.json"
+    with path.open(newline="") as file:
+        known = {(row["variant"], row["task"], row["seed"]) for row in csv.DictReader(file)}
+    variants: dict[str, Any] = json.loads(settings_path.read_text())
+    added = 0
+    for summary in sorted(runs.glob("*/*/seed*/summary.json")):
+        run = summary.parent
+        variant, task, seed = run.parts[-3], run.parts[-2], run.name.removeprefix("seed")
+        if (variant, task, seed) in known:
+            continue
+        config = from_dict(json.loads((run / "config.json").read_text()))
+        commit = json.loads(summary.read_text())["commit"]
+        variants.setdefault(variant, {"commit": commit, "settings": changed_settings(config)})
+        with (run / "eval.csv").open(newline="") as file:
+            episodes = list(csv.DictReader(file))
+        with path.open("a", newline="") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            for row in episodes:
+                numbers = row["updates"], row["env_steps"], row["return"], row["wall_seconds"]
+                writer.writerow(["recipe", variant, task, seed, *numbers])
+        added += 1
+    settings_path.write_text(json.dumps(variants, indent=1, sort_keys=True) + "\n")
+    return added
+
+
 if __name__ == "__main__":
+    for given in sys.argv[1:]:
+        print(f"{collect(Path(given))} runs added from {given}", file=sys.stderr)
     print(table(scores()))
