@@ -14,7 +14,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from revalued.algorithms.presets import preset
+from revalued.algorithms.presets import starting_config
 from revalued.config import TrainConfig, from_dict, to_dict
 
 FOLDER = Path(__file__).parents[1] / "results" / "recipe"
@@ -66,7 +66,7 @@ def _cell(of_seeds: dict[int, float]) -> str:
 
 def changed_settings(config: TrainConfig) -> dict[str, Any]:
     """Return the settings that differ from the preset's, without those that leave results as they are."""
-    start = to_dict(TrainConfig(config.task, config.algo, config.seed, algorithm=preset(config.algo)))
+    start = to_dict(starting_config(config.task, config.algo))
     parts = ((part, to_dict(config)[part]) for part in ("algorithm", "learner", "exploration", "replay", "schedule"))
     changed = {name: value for part, own in parts for name, value in own.items() if value != start[part][name]}
     changed.pop("env_steps", None)

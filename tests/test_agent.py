@@ -17,7 +17,7 @@ import torch
 
 import revalued
 from gym_envs import Kitchen
-from revalued import BDQ, DQN, Agent, DecQN, DecQNC51, DecQNSum, Event, REValueD, UserError, load
+from revalued import BDQ, DQN, Agent, DecQN, DecQNC51, DecQNSum, Event, Lean, REValueD, UserError, load
 from revalued.algorithms.presets import PRESETS, preset
 from revalued.cli import main
 from revalued.run.start import evaluate, resume
@@ -51,7 +51,15 @@ def test_public_names() -> None:
     assert all(getattr(revalued, name) is not None for name in revalued.__all__)
     with pytest.raises(AttributeError, match="REValued"):
         revalued.REValued  # noqa: B018
-    made = {"revalued": REValueD, "decqn": DecQN, "decqn-sum": DecQNSum, "decqn-c51": DecQNC51, "bdq": BDQ, "dqn": DQN}
+    made = {
+        "lean": Lean,
+        "revalued": REValueD,
+        "decqn": DecQN,
+        "decqn-sum": DecQNSum,
+        "decqn-c51": DecQNC51,
+        "bdq": BDQ,
+        "dqn": DQN,
+    }
     for algo, make in made.items():
         found = make("toy-levers").config
         assert (found.algo, found.algorithm) == (algo, PRESETS[algo].algorithm)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from revalued.algorithms.presets import PRESETS, preset
+from revalued.algorithms.presets import PRESETS, preset, starting_config
 from revalued.config import AlgorithmConfig, TrainConfig, from_dict, to_dict
 from revalued.errors import UserError
 from revalued.validation import validate
@@ -28,6 +28,7 @@ TABLE: dict[str, tuple[str, str, int, float, bool]] = {
     "bdq-ensemble": ("branch", "dueling", 10, 0.0, True),
     "decqn-c51": ("logit-mean", "categorical", 1, 0.0, False),
     "dqn": ("atomic", "utilities", 1, 0.0, False),
+    "lean": ("mean", "utilities", 10, 0.0, False),
 }
 
 
@@ -46,6 +47,18 @@ def test_preset(name: str) -> None:
 def test_there_are_no_other_presets() -> None:
     assert set(PRESETS) == set(TABLE)
     assert all(entry.summary for entry in PRESETS.values())
+
+
+def test_only_lean_changes_more_than_the_algorithm() -> None:
+    for name in PRESETS:
+        found = starting_config("walker-walk", name)
+        assert found.algorithm == preset(name)
+        plain = replace(CONFIG, task="walker-walk", algo=name, algorithm=preset(name))
+        assert (found == plain) == (name != "lean")
+    lean = starting_config("walker-walk", "lean")
+    validate(lean)
+    assert (lean.learner.hidden_size, lean.learner.learning_rate) == (160, 1e-3)
+    assert lean.learner.normalise_observations
 
 
 def test_the_defaults_are_the_papers() -> None:

@@ -14,7 +14,7 @@ from revalued.envs.registration import register_tasks
 
 if TYPE_CHECKING:
     from revalued.acting.ensemble import Utilities
-    from revalued.agent import BDQ, DQN, Agent, DecQN, DecQNC51, DecQNSum, REValueD, load
+    from revalued.agent import BDQ, DQN, Agent, DecQN, DecQNC51, DecQNSum, Lean, REValueD, load
     from revalued.algorithms.decompositions import register_decomposition
     from revalued.errors import UserError
     from revalued.run.save import SaveBest
@@ -30,6 +30,7 @@ __all__ = [
     "DecQNC51",
     "DecQNSum",
     "Event",
+    "Lean",
     "REValueD",
     "SaveBest",
     "StopOnReturn",
@@ -40,7 +41,9 @@ __all__ = [
 ]
 
 _HOMES = {
-    **dict.fromkeys(("Agent", "BDQ", "DQN", "DecQN", "DecQNC51", "DecQNSum", "REValueD", "load"), "revalued.agent"),
+    **dict.fromkeys(
+        ("Agent", "BDQ", "DQN", "DecQN", "DecQNC51", "DecQNSum", "Lean", "REValueD", "load"), "revalued.agent"
+    ),
     **dict.fromkeys(("Event", "StopOnReturn"), "revalued.training.callbacks"),
     "SaveBest": "revalued.run.save",
     "UserError": "revalued.errors",

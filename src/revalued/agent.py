@@ -329,6 +329,7 @@ def _maker(name: str, algo: str) -> _Maker:
     return make
 
 
+Lean = _maker("Lean", "lean")
 REValueD = _maker("REValueD", "revalued")
 DecQN = _maker("DecQN", "decqn")
 DecQNSum = _maker("DecQNSum", "decqn-sum")

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypedDict
 
 import numpy as np
 
-from revalued.algorithms.presets import preset
+from revalued.algorithms.presets import starting_config
 from revalued.config import (
     Decomposition,
     EngineName,
@@ -94,7 +94,7 @@ def places() -> dict[str, tuple[str, ...]]:
 
 def configure(task: str, algo: str, settings: typing.Mapping[str, Any]) -> TrainConfig:
     """Return the preset's configuration with settings changed; an unknown one is answered with its nearest match."""
-    data = to_dict(TrainConfig(task=task, algo=algo, algorithm=preset(algo)))
+    data = to_dict(starting_config(task, algo))
     known = places()
     for name, value in settings.items():
         if name not in known:

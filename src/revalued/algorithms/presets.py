@@ -1,22 +1,30 @@
-"""The paper's algorithms by name: each preset is one point of the family, nothing more."""
+"""Algorithms by name: each preset is one point of the family; all but `lean` have the paper's other settings."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from revalued.config import AlgorithmConfig
+from revalued.config import AlgorithmConfig, ExplorationConfig, LearnerConfig, ScheduleConfig, TrainConfig
 from revalued.errors import unknown_name
 
 
 @dataclass(frozen=True)
 class Preset:
-    """A named algorithm and what it is in a few words."""
+    """A named algorithm, what it is in a few words, and settings that belong to it."""
 
     algorithm: AlgorithmConfig
     summary: str
+    learner: LearnerConfig = field(default_factory=LearnerConfig)
+    exploration: ExplorationConfig = field(default_factory=ExplorationConfig)
+    schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
 
 
 PRESETS: dict[str, Preset] = {
+    "lean": Preset(
+        AlgorithmConfig(critics=10, beta=0.0),
+        "Lean: ten narrow critics at the price of one wide one; where to start (docs/recipe.md)",
+        LearnerConfig(hidden_size=160, learning_rate=1e-3, normalise_observations=True),
+    ),
     "revalued": Preset(
         AlgorithmConfig(critics=10, beta=0.5),
         "REValueD: mean decomposition, ensemble target, regularised utilities (Ireland & Montana 2024)",
@@ -56,8 +64,26 @@ PRESETS: dict[str, Preset] = {
 }
 
 
-def preset(name: str) -> AlgorithmConfig:
-    """Return the algorithm of that name, or say which names come close."""
+def find_preset(name: str) -> Preset:
+    """Return the preset of that name, or say which names come close."""
     if name not in PRESETS:
         raise unknown_name("algorithm", name, PRESETS)
-    return PRESETS[name].algorithm
+    return PRESETS[name]
+
+
+def preset(name: str) -> AlgorithmConfig:
+    """Return the algorithm of that name."""
+    return find_preset(name).algorithm
+
+
+def starting_config(task: str, algo: str) -> TrainConfig:
+    """Return the configuration that a preset stands for."""
+    chosen = find_preset(algo)
+    return TrainConfig(
+        task,
+        algo,
+        algorithm=chosen.algorithm,
+        learner=chosen.learner,
+        exploration=chosen.exploration,
+        schedule=chosen.schedule,
+    )

@@ -13,7 +13,7 @@ from typing import Any
 
 import tyro
 
-from revalued.algorithms.presets import PRESETS, preset
+from revalued.algorithms.presets import PRESETS, starting_config
 from revalued.cli.parsing import Modules, parse
 from revalued.config import EngineName, TrainConfig
 from revalued.errors import UserError
@@ -59,7 +59,7 @@ class ResumeArguments:
 def train(arguments: list[str]) -> int:
     """Carry out `revalued train`."""
     algo = _given_algo(arguments)
-    start_from = TrainConfig(task=tyro.MISSING, algo=algo, algorithm=preset(algo))
+    start_from = starting_config(tyro.MISSING, algo)
     given = parse(TrainArguments, "train", arguments, TrainArguments(start_from))
     validate(given.config)
     given.logging.check()
