@@ -17,6 +17,7 @@ from revalued.experiments import tabular, theorems
 from revalued.report.statistics import bootstrap
 from revalued.seeding import (
     Stream,
+    critic_of_episode,
     episode_seed,
     episode_stream,
     evaluate_seeds,
@@ -44,6 +45,7 @@ def test_the_numbers_of_the_streams_never_change() -> None:
         "EVALUATION": 321103221,
         "EVALUATE": 2391018120,
         "NOISE": 4255749673,
+        "CRITIC": 3387095025,
     }
     assert [episode_stream(incarnation) for incarnation in (0, 1)] == [Stream.TRAINING, 3836488231]
 
@@ -64,6 +66,7 @@ def test_seeds_of_episodes() -> None:
     tests = [evaluation_seed(7, updates, episode) for updates in (0, 1000) for episode in (0, 2)]
     assert tests == [794012740, 2194424428, 1284208246, 2472913974]
     assert list(evaluate_seeds(7, 3)) == [2523011498, 2315399314, 4144921569]
+    assert [critic_of_episode(seed, 10) for seed in range(8)] == [8, 5, 3, 4, 6, 0, 8, 1]
 
 
 def test_seeds_differ_between_lanes_episodes_streams_and_runs() -> None:

@@ -145,7 +145,7 @@ class Agent:
         """Return an action for an observation, or one for each of a batch, in the environment's own form; and `state`.
 
         Deterministic is greedy on the ensemble's mean. Otherwise as in training: ε-greedy with the present ε, the
-        greedy part from one critic drawn at random. Masks are flat vectors or one vector per dimension.
+        greedy part as `act_with` says (a critic is drawn in every call). Masks are flat vectors or one per dimension.
         """
         codec, acting = self._codec, self._acting()
         observations, is_batch = codec.read(observation)

@@ -21,6 +21,7 @@ EnsembleTarget = Literal["max-of-mean", "mean-of-max"]
 WeightFunction = Literal["exponential", "quadratic"]
 Reduction = Literal["sum", "mean"]
 Exploration = Literal["joint", "per-dimension"]
+ActWith = Literal["critic-per-step", "critic-per-episode", "ensemble-mean"]
 EngineName = Literal["auto", "native", "torch"]
 
 
@@ -93,6 +94,8 @@ class ExplorationConfig:
     """Smallest ε."""
     epsilon_decay: float = 0.99995
     """Factor on ε per environment interaction."""
+    act_with: ActWith = "critic-per-step"
+    """Who is greedy in training: a critic drawn for each step, one for each episode, or the mean of all."""
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,8 @@ class Stream(enum.IntEnum):
     """Seeds of the episodes that `revalued evaluate` and `revalued inspect` play."""
     NOISE = zlib.crc32(b"noise")
     """Noise on rewards and observations, from the episode's seed."""
+    CRITIC = zlib.crc32(b"critic")
+    """The critic that acts throughout an episode, from the episode's seed."""
 
 
 def stream_seed(seed: int, stream: Stream) -> int:
@@ -80,6 +82,11 @@ def noise_rng(episode_seed: int | None) -> np.random.Generator:
     A stream of its own: the environment may draw from a generator with the very same seed.
     """
     return _generator(np.random.SeedSequence(episode_seed, spawn_key=(Stream.NOISE,)))
+
+
+def critic_of_episode(episode_seed: int, critics: int) -> int:
+    """Return which of so many critics acts throughout an episode: a function of its seed, with no state to keep."""
+    return int(_generator(np.random.SeedSequence(episode_seed, spawn_key=(Stream.CRITIC,))).integers(critics))
 
 
 def rng_state(rng: np.random.Generator) -> dict[str, Any]:

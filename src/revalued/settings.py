@@ -10,6 +10,7 @@ import numpy as np
 
 from revalued.algorithms.presets import preset
 from revalued.config import (
+    ActWith,
     Decomposition,
     EngineName,
     EnsembleTarget,
@@ -55,6 +56,7 @@ class Settings(TypedDict, total=False):
     exploration: Exploration
     epsilon_min: float
     epsilon_decay: float
+    act_with: ActWith
     replay_capacity: int
     prioritised: bool
     priority_exponent: float

@@ -39,6 +39,8 @@ def validate(config: TrainConfig) -> None:
     _require(schedule.warmup_env_steps >= 0, "warmup_env_steps", schedule.warmup_env_steps, "at least 0")
     _require(0 <= exploration.epsilon_min <= 1, "epsilon_min", exploration.epsilon_min, "between 0 and 1")
     _require(0 < exploration.epsilon_decay <= 1, "epsilon_decay", exploration.epsilon_decay, "above 0 and at most 1")
+    if exploration.act_with == "critic-per-episode" and config.algorithm.critics == 1:
+        raise UserError("act_with = critic-per-episode is not possible: with one critic there is none to draw")
     smallest = schedule.num_envs * max(1, execution.actors) * (config.algorithm.n_step + 4)
     _require(replay.replay_capacity >= smallest, "replay_capacity", replay.replay_capacity, f"at least {smallest} here")
     for name in ("priority_exponent", "importance_exponent"):

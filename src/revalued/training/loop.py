@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from revalued.acting.exploration import explore
+from revalued.acting.exploration import EpisodeCritics, explore
 from revalued.actions import FactorisedActions
 from revalued.config import TrainConfig
 from revalued.envs import LaneState, Task, lanes_from
@@ -31,6 +31,7 @@ class LaneLoop:
         self._config, num_envs = config, config.schedule.num_envs
         self._rng = stream_rng(config.seed, Stream.EXPLORATION)
         self._lanes = lanes_from(task, range(num_envs), config.execution.workers, config.seed)
+        self._critics = EpisodeCritics(config.exploration, config.seed, Stream.TRAINING, range(num_envs))
         self._observations: NDArray[np.float32] | None = None
         """What to act on next; None before the first episode."""
         self._masks: NDArray[np.bool_] | None = None
@@ -92,7 +93,10 @@ class LaneLoop:
     def _cycle(self, trainer: Trainer, observations: NDArray[np.float32]) -> None:
         policy, exploration = trainer.policy, self._config.exploration
         if self._chosen is None:  # as it is in all cycles but one that was stopped in its middle
-            self._chosen = explore(policy, observations, exploration, trainer.env_steps, self._rng, self._masks)
+            critics = self._critics(self._lanes.episodes, policy.shape.critics)
+            self._chosen = explore(
+                policy, observations, exploration, trainer.env_steps, self._rng, self._masks, critics
+            )
         actions, updates_due = self._chosen, self._updates_due(trainer)
         state = self.state() if trainer.will_evaluate_within(updates_due) else None
         self._lanes.step_async(policy.shape.actions.to_environment(actions))
