@@ -41,8 +41,8 @@ def test_the_hash_of_a_known_run() -> None:
 def test_the_defaults_that_hashes_stand_on() -> None:
     """What equals the default is not hashed, so a changed default would make old and new runs look the same."""
     data = to_dict(TrainConfig(task=""))
-    assert {name: data[name] for name in ("bins", "seed", "reward_noise", "state_noise")} == {
-        "bins": 3, "seed": 0, "reward_noise": 0.0, "state_noise": 0.0,
+    assert {name: data[name] for name in ("bins", "seed", "action_repeat", "reward_noise", "state_noise")} == {
+        "bins": 3, "seed": 0, "action_repeat": 1, "reward_noise": 0.0, "state_noise": 0.0,
     }  # fmt: skip
     expected: dict[str, dict[str, object]] = {
         "algorithm": {

@@ -103,8 +103,8 @@ class Agent:
         """Make so many more environment interactions; without a number, up to the configured `env_steps`.
 
         Several calls equal one long call, to the bit. Lanes step together, so the number is rounded up to a multiple
-        of `num_envs`. TensorBoard events are written by default where a folder was chosen. Ctrl-C ends learning with a
-        checkpoint, then raises KeyboardInterrupt; `learn` again goes on from there.
+        of `num_envs` times `action_repeat`. TensorBoard events are written by default where a folder was chosen.
+        Ctrl-C ends learning with a checkpoint, then raises KeyboardInterrupt; `learn` again goes on from there.
         """
         if self._is_learning:
             raise UserError("this agent is learning already")

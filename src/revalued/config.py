@@ -188,6 +188,8 @@ class TrainConfig:
     """Seed of everything random in the run."""
     bins: int = 3
     """Sub-actions per dimension that continuous actions are cut into."""
+    action_repeat: int = 1
+    """Environment steps for which every chosen action is held; they all count as interactions."""
     reward_noise: float = 0.0
     """Standard deviation of Gaussian noise on the rewards; reported returns are without it."""
     state_noise: float = 0.0

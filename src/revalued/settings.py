@@ -30,6 +30,7 @@ class Settings(TypedDict, total=False):
 
     seed: int
     bins: int
+    action_repeat: int
     reward_noise: float
     state_noise: float
     decomposition: Decomposition

@@ -20,6 +20,7 @@ def validate(config: TrainConfig) -> None:
     exploration, execution = config.exploration, config.execution
     _require(config.seed >= 0, "seed", config.seed, "at least 0")
     _require(2 <= config.bins <= MAX_BINS, "bins", config.bins, f"at least 2 and at most {MAX_BINS:,}")
+    _require(config.action_repeat >= 1, "action_repeat", config.action_repeat, "at least 1")
     for name in ("reward_noise", "state_noise"):
         noise = getattr(config, name)
         _require(noise >= 0 and math.isfinite(noise), name, noise, "at least 0 and finite")

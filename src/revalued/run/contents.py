@@ -18,7 +18,7 @@ from revalued.acting.exploration import epsilon_at
 from revalued.acting.normalisation import ObservationNormaliser
 from revalued.acting.policy import Policy
 from revalued.config import TrainConfig
-from revalued.envs import Task, TaskInfo, TaskSpaces, TaskSpec, stored_task
+from revalued.envs import Task, TaskInfo, TaskSpaces, spec_of, stored_task
 from revalued.envs.spaces.actions import action_codec
 from revalued.envs.spaces.observations import observation_codec
 from revalued.envs.spaces.stored import space_from_json, space_to_json
@@ -160,8 +160,7 @@ def task_in(checkpoint: Checkpoint, config: TrainConfig, trusted: Collection[str
         )
     except (ValueError, UserError) as error:
         raise UserError(f"the environment that the checkpoint describes cannot be used: {error}") from error
-    spec = TaskSpec(config.task, config.bins, config.reward_noise, config.state_noise)
-    return stored_task(spec, info, keeps_spaces=stored["keeps_spaces"], trusted=trusted)
+    return stored_task(spec_of(config), info, keeps_spaces=stored["keeps_spaces"], trusted=trusted)
 
 
 def _environment(task: Task) -> dict[str, Any]:

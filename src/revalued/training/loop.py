@@ -31,6 +31,8 @@ class LaneLoop:
         self._config, num_envs = config, config.schedule.num_envs
         self._rng = stream_rng(config.seed, Stream.EXPLORATION)
         self._lanes = lanes_from(task, range(num_envs), config.execution.workers, config.seed)
+        self._interactions = num_envs * config.action_repeat
+        """Of one cycle; an action counts as often as it is to be held, also where its episode ends earlier."""
         self._critics = EpisodeCritics(config.exploration, config.seed, Stream.TRAINING, range(num_envs))
         self._observations: NDArray[np.float32] | None = None
         """What to act on next; None before the first episode."""
@@ -120,14 +122,14 @@ class LaneLoop:
         self._observations, self._masks, self._chosen = step.observations, step.masks, None
         trainer.observe(step.observations)
         trainer.episodes.add(step.rewards, step.terminated | step.truncated)
-        trainer.env_steps += self._lanes.num_lanes
+        trainer.env_steps += self._interactions
 
     def _updates_due(self, trainer: Trainer) -> int:
         """Return how many updates the interactions up to the end of this cycle have paid for."""
         schedule = self._config.schedule
         if trainer.env_steps < schedule.warmup_env_steps or len(trainer.replay) == 0:
             return 0
-        return schedule.updates_paid(trainer.env_steps + schedule.num_envs) - trainer.updates
+        return schedule.updates_paid(trainer.env_steps + self._interactions) - trainer.updates
 
 
 def _checked(

@@ -33,6 +33,7 @@ class ActorPlan:
     engine: EngineName = "auto"
     normalises: bool = False
     """Whether observations are normalised; the learner says how, along with the weights."""
+    action_repeat: int = 1
 
     @property
     def block_shape(self) -> BlockShape:
@@ -88,7 +89,7 @@ class Actor:
             arrays["first_masks"][:] = self._masks
         observations, masks = np.zeros_like(arrays["next_observations"]), np.zeros_like(arrays["next_masks"])
         for row in range(num_steps):
-            before = env_steps + row * self._plan.num_lanes
+            before = env_steps + row * self._plan.num_lanes * self._plan.action_repeat
             critics = self._critics(self._lanes.episodes, self._plan.network.critics)
             actions = explore(
                 self._policy, self._observations, self._plan.exploration, before, self._rng, self._masks, critics
