@@ -19,14 +19,14 @@ from revalued.run.start import resume, start
 from revalued.seeding import Stream, critic_of_episode, episode_seed, episode_stream
 from revalued.validation import validate
 from run_helpers import assert_same_run, evolve, quick_config, state_of, stop_after, train
-from test_acting import LATE, observations, policy_with
+from test_acting import observations, policy_with
 from test_cluster_blocks import make_actor, plan_of, read, weights_of
 
 CONFIG = quick_config("toy-counting", critics=4, act_with="critic-per-episode", epsilon_decay=0.99)
 
 
-def exploration(act_with: ActWith, epsilon: float = 0.0) -> ExplorationConfig:
-    return ExplorationConfig(epsilon_min=epsilon, epsilon_decay=0.5, act_with=act_with)
+def exploration(act_with: ActWith) -> ExplorationConfig:
+    return ExplorationConfig(act_with=act_with)
 
 
 # Critic k prefers choice k, the fourth by so much that it is the mean's choice.
@@ -39,7 +39,7 @@ def test_every_way_to_choose_greedily() -> None:
 
     def chosen(act_with: ActWith, critics: Any = None) -> list[int]:
         rng = np.random.default_rng(3)
-        return explore(policy, observations(5), exploration(act_with), LATE, rng, critics=critics)[:, 0].tolist()  # type: ignore[no-any-return]
+        return explore(policy, observations(5), exploration(act_with), 0.0, rng, critics=critics).actions[:, 0].tolist()  # type: ignore[no-any-return]
 
     assert chosen("ensemble-mean") == [3] * 5
     assert chosen("critic-per-episode", named) == named.tolist()
@@ -55,7 +55,7 @@ def test_the_same_lanes_explore_whoever_is_greedy(act_with: ActWith) -> None:
     for way in ways:
         rng = np.random.default_rng(0)
         critics = np.zeros(1000, np.int64) if way == "critic-per-episode" else None
-        actions = explore(policy, observations(1000), exploration(way, 0.5), LATE, rng, critics=critics)
+        actions = explore(policy, observations(1000), exploration(way), 0.5, rng, critics=critics).actions
         states.append((actions.tolist(), rng.random()))
     assert states[0] == states[1]  # all critics agree, so only explored actions differ from zero
 
@@ -65,9 +65,9 @@ def test_the_mean_respects_masks_and_padding() -> None:
     masks = np.array([[True, True, True, True, True], [True, False, True, False, True]])
     rng = np.random.default_rng(0)
     config = exploration("ensemble-mean")
-    assert explore(policy, observations(2), config, LATE, rng, masks).tolist() == [[1, 1], [0, 2]]
+    assert explore(policy, observations(2), config, 0.0, rng, masks).actions.tolist() == [[1, 1], [0, 2]]
     assert (
-        explore(policy, observations(1), config, LATE, rng).tolist()
+        explore(policy, observations(1), config, 0.0, rng).actions.tolist()
         == [[1, 1]]
         == policy.greedy(observations(1)).tolist()
     )

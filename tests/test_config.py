@@ -64,6 +64,7 @@ def test_the_defaults_are_the_papers() -> None:
         "exploration": "joint",
         "epsilon_min": 0.05,
         "epsilon_decay": 0.99995,
+        "epsilon_schedule": "interactions",
         "act_with": "critic-per-step",
     }
     replay, schedule = CONFIG.replay, CONFIG.schedule

@@ -56,7 +56,8 @@ def test_the_defaults_that_hashes_stand_on() -> None:
             "target_update_rate": 0.005,
         },
         "exploration": {
-            "exploration": "joint", "epsilon_min": 0.05, "epsilon_decay": 0.99995, "act_with": "critic-per-step",
+            "exploration": "joint", "epsilon_min": 0.05, "epsilon_decay": 0.99995,
+            "epsilon_schedule": "interactions", "act_with": "critic-per-step",
         },
         "replay": {
             "replay_capacity": 500_000, "prioritised": True, "priority_exponent": 0.6, "importance_exponent": 0.2,

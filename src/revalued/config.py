@@ -21,6 +21,7 @@ EnsembleTarget = Literal["max-of-mean", "mean-of-max"]
 WeightFunction = Literal["exponential", "quadratic"]
 Reduction = Literal["sum", "mean"]
 Exploration = Literal["joint", "per-dimension"]
+EpsilonSchedule = Literal["interactions", "exploratory-actions"]
 ActWith = Literal["critic-per-step", "critic-per-episode", "ensemble-mean"]
 EngineName = Literal["auto", "native", "torch"]
 
@@ -86,14 +87,16 @@ class LearnerConfig:
 
 @dataclass(frozen=True)
 class ExplorationConfig:
-    """ε-greedy exploration; ε = max(minimum, decay^interactions)."""
+    """ε-greedy exploration; ε = max(minimum, decay^t)."""
 
     exploration: Exploration = "joint"
     """With probability ε the whole action is random, or each dimension by itself."""
     epsilon_min: float = 0.05
     """Smallest ε."""
     epsilon_decay: float = 0.99995
-    """Factor on ε per environment interaction."""
+    """Factor on ε per environment interaction, or per exploratory action."""
+    epsilon_schedule: EpsilonSchedule = "interactions"
+    """What t counts: all interactions, or only the actions that were random (at least in one dimension)."""
     act_with: ActWith = "critic-per-step"
     """Who is greedy in training: a critic drawn for each step, one for each episode, or the mean of all."""
 

@@ -14,6 +14,7 @@ from revalued.config import (
     Decomposition,
     EngineName,
     EnsembleTarget,
+    EpsilonSchedule,
     Exploration,
     Head,
     Reduction,
@@ -57,6 +58,7 @@ class Settings(TypedDict, total=False):
     exploration: Exploration
     epsilon_min: float
     epsilon_decay: float
+    epsilon_schedule: EpsilonSchedule
     act_with: ActWith
     replay_capacity: int
     prioritised: bool

@@ -62,6 +62,11 @@ def validate(config: TrainConfig) -> None:
     _require(execution.actors >= 0, "actors", execution.actors, "at least 0")
     if execution.actors > 0 and execution.workers > 0:
         raise UserError("actors step their environments themselves: give --actors or --workers, not both")
+    if execution.actors > 0 and exploration.epsilon_schedule == "exploratory-actions":
+        raise UserError(
+            "epsilon_schedule = exploratory-actions is not possible with actors: each would have to know what all "
+            "others do at the same time"
+        )
     _require(execution.block_steps >= 1, "block_steps", execution.block_steps, "at least 1")
     bound = execution.max_staleness
     _require(bound is None or bound >= 0, "max_staleness", bound, "at least 0")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,21 +14,31 @@ from revalued.config import ExplorationConfig
 from revalued.seeding import critic_of_episode, episode_seed
 
 
-def epsilon_at(config: ExplorationConfig, env_steps: int) -> float:
-    """Return ε = max(minimum, decay^t) after t environment interactions."""
-    return max(config.epsilon_min, config.epsilon_decay**env_steps)
+class Explored(NamedTuple):
+    """What lanes do next."""
+
+    actions: NDArray[np.int64]
+    """[L, N]"""
+    num_exploratory: int
+    """How many of these actions are random, in all dimensions or in some."""
+
+
+def epsilon_at(config: ExplorationConfig, env_steps: int, exploratory_actions: int = 0) -> float:
+    """Return ε = max(minimum, decay^t); t counts interactions or exploratory actions, as the schedule says."""
+    steps = env_steps if config.epsilon_schedule == "interactions" else exploratory_actions
+    return max(config.epsilon_min, config.epsilon_decay**steps)
 
 
 def explore(
     policy: Policy,
     observations: NDArray[np.float32],
     config: ExplorationConfig,
-    env_steps: int,
+    epsilon: float,
     rng: np.random.Generator,
     masks: NDArray[np.bool_] | None = None,
     critics: NDArray[np.int64] | None = None,
-) -> NDArray[np.int64]:
-    """Return ε-greedy actions [L, N] for L lanes that have made `env_steps` interactions together.
+) -> Explored:
+    """Return ε-greedy actions [L, N] for L lanes.
 
     Greedy actions are the ensemble's or those of one critic for each lane, drawn here unless `critics` [L] says which.
     With the environment's masks [L, Σ sizes], random and greedy choices alike are made among the legal ones.
@@ -40,16 +51,17 @@ def explore(
     draws = rng.random(num_lanes * (1 + width + num_dimensions))
     if critics is None:
         critics = (draws[:num_lanes] * policy.shape.critics).astype(np.int64)
-    explores = draws[num_lanes : num_lanes * (1 + width)] < epsilon_at(config, env_steps)
+    explores = draws[num_lanes : num_lanes * (1 + width)] < epsilon
     legal = None if masks is None else space.legal(masks)
     num_exploring = np.count_nonzero(explores)
     if num_exploring == 0:
-        return _greedy(policy, observations, config, critics, legal)
+        return Explored(_greedy(policy, observations, config, critics, legal), 0)
     random_actions = space.uniform(draws[num_lanes * (1 + width) :].reshape(num_lanes, num_dimensions), legal)
     if num_exploring == explores.size:
-        return random_actions
+        return Explored(random_actions, num_lanes)
     greedy_actions = _greedy(policy, observations, config, critics, legal)
-    return np.where(explores.reshape(num_lanes, width), random_actions, greedy_actions)
+    is_random = explores.reshape(num_lanes, width)
+    return Explored(np.where(is_random, random_actions, greedy_actions), int(is_random.any(axis=1).sum()))
 
 
 def _greedy(

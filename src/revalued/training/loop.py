@@ -96,9 +96,10 @@ class LaneLoop:
         policy, exploration = trainer.policy, self._config.exploration
         if self._chosen is None:  # as it is in all cycles but one that was stopped in its middle
             critics = self._critics(self._lanes.episodes, policy.shape.critics)
-            self._chosen = explore(
-                policy, observations, exploration, trainer.env_steps, self._rng, self._masks, critics
+            self._chosen, num_exploratory = explore(
+                policy, observations, exploration, trainer.epsilon, self._rng, self._masks, critics
             )
+            trainer.exploratory_actions += num_exploratory
         actions, updates_due = self._chosen, self._updates_due(trainer)
         state = self.state() if trainer.will_evaluate_within(updates_due) else None
         self._lanes.step_async(policy.shape.actions.to_environment(actions))

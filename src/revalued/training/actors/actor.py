@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from revalued.acting.exploration import EpisodeCritics, explore
+from revalued.acting.exploration import EpisodeCritics, epsilon_at, explore
 from revalued.acting.normalisation import ObservationNormaliser
 from revalued.acting.policy import Policy
 from revalued.config import EngineName, ExplorationConfig
@@ -91,8 +91,9 @@ class Actor:
         for row in range(num_steps):
             before = env_steps + row * self._plan.num_lanes * self._plan.action_repeat
             critics = self._critics(self._lanes.episodes, self._plan.network.critics)
-            actions = explore(
-                self._policy, self._observations, self._plan.exploration, before, self._rng, self._masks, critics
+            epsilon = epsilon_at(self._plan.exploration, before)
+            actions, _ = explore(
+                self._policy, self._observations, self._plan.exploration, epsilon, self._rng, self._masks, critics
             )
             self._lanes.step_async(self._plan.network.actions.to_environment(actions))
             step = self._lanes.step_wait()
