@@ -39,7 +39,7 @@ def test_epsilon_of_exploratory_actions() -> None:
     # 1,000 · ln 0.999 = −1.0005003, e^−1.0005003 = 0.3676954
     assert epsilon_at(config, 0, 1_000) == pytest.approx(0.3676954, abs=1e-7)
     # ln 0.05 / ln 0.999 = 2,994.23
-    assert epsilon_at(config, 0, 2_994) == pytest.approx(0.05001157, abs=1e-7)
+    assert epsilon_at(config, 0, 2_994) == pytest.approx(0.0500117, abs=1e-7)
     assert epsilon_at(config, 0, 2_995) == 0.05
     assert epsilon_at(ExplorationConfig(), 10, 10**6) == 0.99995**10
 

@@ -18,6 +18,7 @@ from revalued.report.statistics import bootstrap
 from revalued.seeding import (
     Stream,
     critic_of_episode,
+    drawn_critics,
     episode_seed,
     episode_stream,
     evaluate_seeds,
@@ -46,6 +47,7 @@ def test_the_numbers_of_the_streams_never_change() -> None:
         "EVALUATE": 2391018120,
         "NOISE": 4255749673,
         "CRITIC": 3387095025,
+        "TARGET_CRITICS": 1868944673,
     }
     assert [episode_stream(incarnation) for incarnation in (0, 1)] == [Stream.TRAINING, 3836488231]
 
@@ -55,6 +57,7 @@ def test_streams_of_a_run() -> None:
     assert draws(stream_rng(7, Stream.EXPLORATION)) == [1208267292, 1193873271]
     assert draws(stream_rng(7, Stream.REPLAY)) == [3126384070, 4187737225]
     assert draws(exploration_rng(7, actor=2, incarnation=1)) == [2809433989, 2627919673]
+    assert [drawn_critics(7, updates, 2, 10).tolist() for updates in (0, 1, 1000)] == [[2, 7], [2, 4], [0, 4]]
     assert draws(exploration_rng(7, actor=0, incarnation=0)) == [1626464815, 1830893808]
 
 

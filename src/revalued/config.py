@@ -48,6 +48,8 @@ class AlgorithmConfig:
     """Choose the target's sub-actions with the online critics and value them with the target critics."""
     ensemble_target: EnsembleTarget = "max-of-mean"
     """Maximise the ensemble's mean utilities (equation 5), or average each critic's own maximum (Theorem 2)."""
+    target_critics: int | None = None
+    """The target is the smallest value among so many target critics, drawn in every update; by default their mean."""
     n_step: int = 3
     """Rewards added up before bootstrapping."""
     discount: float = 0.99

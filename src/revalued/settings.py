@@ -43,6 +43,7 @@ class Settings(TypedDict, total=False):
     regulariser_reduction: Reduction
     double_q: bool
     ensemble_target: EnsembleTarget
+    target_critics: int | None
     n_step: int
     discount: float
     atoms: int

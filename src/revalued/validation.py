@@ -81,6 +81,7 @@ def _validate_algorithm(algorithm: AlgorithmConfig) -> None:
     _require(algorithm.n_step >= 1, "n_step", algorithm.n_step, "at least 1")
     _require(0 <= algorithm.discount <= 1, "discount", algorithm.discount, "between 0 and 1")
     find_decomposition(algorithm.decomposition)  # refuses a name that nobody knows
+    _validate_target(algorithm)
     categorical = algorithm.head == "categorical"
     if algorithm.decomposition == "logit-mean" and not categorical:
         raise UserError(
@@ -101,6 +102,22 @@ def _validate_algorithm(algorithm: AlgorithmConfig) -> None:
             _require(bound is None or math.isfinite(bound), name, bound, "finite")
         if low is not None and high is not None and not low < high:
             raise UserError(f"value_min {low} must lie below value_max {high}")
+
+
+def _validate_target(algorithm: AlgorithmConfig) -> None:
+    drawn, critics = algorithm.target_critics, algorithm.critics
+    if drawn is None:
+        return
+    if critics == 1:
+        raise UserError(f"target_critics = {drawn} is not possible: with one critic there are none to draw from")
+    _require(1 <= drawn <= critics, "target_critics", drawn, f"at least 1 and at most critics = {critics}")
+    if algorithm.ensemble_target != "max-of-mean":
+        raise UserError(
+            f"target_critics takes the smallest value of the action that the ensemble's mean prefers, and "
+            f"--ensemble-target {algorithm.ensemble_target} has no such action: use max-of-mean"
+        )
+    if algorithm.head == "categorical":
+        raise UserError("target_critics takes the smallest of some values, and distributions have no smallest one")
 
 
 def _require(condition: bool, name: str, value: object, allowed: str) -> None:
