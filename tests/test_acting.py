@@ -18,8 +18,7 @@ from revalued.native.choice import native_critics
 from revalued.networks import NetworkShape, initialise
 
 LANES = 20_000
-NEVER = ExplorationConfig(epsilon_min=0.0, epsilon_decay=0.5)  # 0.5^10,000 is 0
-LATE = 10_000
+CONFIG = ExplorationConfig()
 
 
 def policy_with(utilities: Tensor, sizes: tuple[int, ...], support: Tensor | None = None) -> Policy:
@@ -56,9 +55,9 @@ def deviations(exploration: Exploration) -> NDArray[np.bool_]:
     """Return [L, N], where actions of dimensions with 3, 2 and 4 choices differ from the greedy one at ε = 0.3."""
     greedy = [2, 0, 3]
     utilities = torch.nn.functional.one_hot(torch.tensor(greedy), 4).float()[None]
-    config = ExplorationConfig(exploration, epsilon_min=0.3, epsilon_decay=0.5)
+    config = ExplorationConfig(exploration)
     policy = policy_with(utilities, (3, 2, 4))
-    actions = explore(policy, observations(), config, LATE, np.random.default_rng(0))
+    actions = explore(policy, observations(), config, 0.3, np.random.default_rng(0)).actions
     assert (actions < [3, 2, 4]).all()
     differs: NDArray[np.bool_] = actions != np.array(greedy)
     return differs
@@ -88,8 +87,8 @@ def test_per_dimension_exploration_draws_each_dimension_by_itself() -> None:
 def test_random_actions_are_uniform_and_never_padding(exploration: Exploration) -> None:
     utilities = torch.zeros(1, 3, 4).masked_fill(torch.from_numpy(~FactorisedActions((3, 2, 4)).exists), 1e9)
     policy = policy_with(utilities, (3, 2, 4))
-    config = ExplorationConfig(exploration)  # ε = 1 at the start
-    actions = explore(policy, observations(), config, 0, np.random.default_rng(1))
+    config = ExplorationConfig(exploration)
+    actions = explore(policy, observations(), config, 1.0, np.random.default_rng(1)).actions
     index = np.ravel_multi_index(tuple(actions.T), (3, 2, 4))
     # all 24 combinations; the standard deviation of each is √(1/24 · 23/24 / 20,000) = 0.0014
     np.testing.assert_allclose(np.bincount(index, minlength=24) / LANES, 1 / 24, atol=0.006)
@@ -99,14 +98,14 @@ def test_every_lane_draws_its_own_critic_for_the_whole_action() -> None:
     # critic k prefers choice k of the first dimension and 3 − k of the second
     utilities = torch.stack([torch.eye(4), torch.eye(4).flip(0)], dim=1)
     policy = policy_with(utilities, (4, 4))
-    actions = explore(policy, observations(), NEVER, LATE, np.random.default_rng(0))
+    actions = explore(policy, observations(), CONFIG, 0.0, np.random.default_rng(0)).actions
     assert (actions.sum(axis=1) == 3).all()
     np.testing.assert_allclose(np.bincount(actions[:, 0], minlength=4) / LANES, 0.25, atol=0.0125)
     # from one lane to the next the draws are independent: equal in one of four cases
     assert (actions[1:, 0] == actions[:-1, 0]).mean() == pytest.approx(0.25, abs=0.0125)
     # and they change from step to step
     rng = np.random.default_rng(0)
-    steps = [explore(policy, observations(1), NEVER, LATE, rng)[0, 0] for _ in range(50)]
+    steps = [explore(policy, observations(1), CONFIG, 0.0, rng).actions[0, 0] for _ in range(50)]
     assert set(steps) == {0, 1, 2, 3}
 
 
@@ -124,7 +123,7 @@ def test_padding_is_never_greedy() -> None:
     utilities = torch.tensor([[[-5.0, 0, 0], [1, 0, 2], [-2, -1, 0]]]).repeat(2, 1, 1).masked_fill(padding, 1e9)
     policy = policy_with(utilities, (1, 3, 2))
     assert policy.greedy(observations(2)).tolist() == [[0, 2, 1]] * 2
-    assert explore(policy, observations(2), NEVER, LATE, np.random.default_rng(0)).tolist() == [[0, 2, 1]] * 2
+    assert explore(policy, observations(2), CONFIG, 0.0, np.random.default_rng(0)).actions.tolist() == [[0, 2, 1]] * 2
 
 
 def test_a_categorical_policy_compares_expected_values() -> None:
@@ -155,10 +154,10 @@ def test_the_amount_of_randomness_drawn_does_not_depend_on_what_comes_of_it(
     for epsilon, filling in itertools.product((0.0, 0.4, 1.0), (0.0, 1.0)):
         utilities = torch.full((critics, 2, 3), filling)
         utilities[..., 1] = 0.5
-        config = ExplorationConfig(exploration, epsilon_min=epsilon, epsilon_decay=0.5)
+        config = ExplorationConfig(exploration)
         rng = np.random.default_rng(0)
         for _ in range(3):
-            explore(policy_with(utilities, (3, 3)), observations(5), config, LATE, rng)
+            explore(policy_with(utilities, (3, 3)), observations(5), config, epsilon, rng)
         after.append(str(rng.bit_generator.state))
     assert len(set(after)) == 1
 
@@ -166,9 +165,9 @@ def test_the_amount_of_randomness_drawn_does_not_depend_on_what_comes_of_it(
 def test_the_greedy_part_does_not_change_with_epsilon() -> None:
     # with the same random numbers, a lane that does not explore takes the same critic's choice at any ε
     policy = policy_with(torch.eye(3)[:, None], (3,))
-    low, high = (ExplorationConfig(epsilon_min=epsilon, epsilon_decay=0.5) for epsilon in (0.1, 0.6))
     taken = [
-        explore(policy, observations(), config, LATE, np.random.default_rng(0))[:, 0] for config in (NEVER, low, high)
+        explore(policy, observations(), CONFIG, epsilon, np.random.default_rng(0)).actions[:, 0]
+        for epsilon in (0.0, 0.1, 0.6)
     ]
     # ε · 2/3 of the lanes differ from ε = 0; those that differ at 0.1 take the same random action at 0.6
     assert (taken[1] != taken[0]).mean() == pytest.approx(0.0667, abs=0.0125)

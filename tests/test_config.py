@@ -41,6 +41,7 @@ def test_preset(name: str) -> None:
     assert (found.regulariser_weight, found.regulariser_temperature) == ("exponential", 1.0)
     assert (found.regulariser_reduction, found.n_step, found.discount) == ("sum", 3, 0.99)
     assert (found.atoms, found.value_min, found.value_max) == (101, None, None)
+    assert found.target_critics is None
     validate(replace(CONFIG, algo=name, algorithm=found))
 
 
@@ -77,6 +78,8 @@ def test_the_defaults_are_the_papers() -> None:
         "exploration": "joint",
         "epsilon_min": 0.05,
         "epsilon_decay": 0.99995,
+        "epsilon_schedule": "interactions",
+        "act_with": "critic-per-step",
     }
     replay, schedule = CONFIG.replay, CONFIG.schedule
     assert (replay.replay_capacity, replay.prioritised) == (500_000, True)

@@ -41,21 +41,24 @@ def test_the_hash_of_a_known_run() -> None:
 def test_the_defaults_that_hashes_stand_on() -> None:
     """What equals the default is not hashed, so a changed default would make old and new runs look the same."""
     data = to_dict(TrainConfig(task=""))
-    assert {name: data[name] for name in ("bins", "seed", "reward_noise", "state_noise")} == {
-        "bins": 3, "seed": 0, "reward_noise": 0.0, "state_noise": 0.0,
+    assert {name: data[name] for name in ("bins", "seed", "action_repeat", "reward_noise", "state_noise")} == {
+        "bins": 3, "seed": 0, "action_repeat": 1, "reward_noise": 0.0, "state_noise": 0.0,
     }  # fmt: skip
     expected: dict[str, dict[str, object]] = {
         "algorithm": {
             "decomposition": "mean", "head": "utilities", "critics": 10, "beta": 0.5,
             "regulariser_weight": "exponential", "regulariser_temperature": 1.0, "regulariser_reduction": "sum",
-            "double_q": False, "ensemble_target": "max-of-mean", "n_step": 3, "discount": 0.99, "atoms": 101,
-            "value_min": None, "value_max": None,
+            "double_q": False, "ensemble_target": "max-of-mean", "target_critics": None, "n_step": 3,
+            "discount": 0.99, "atoms": 101, "value_min": None, "value_max": None,
         },
         "learner": {
             "hidden_size": 512, "learning_rate": 1e-4, "batch_size": 256, "gradient_clip": 40.0,
             "target_update_rate": 0.005,
         },
-        "exploration": {"exploration": "joint", "epsilon_min": 0.05, "epsilon_decay": 0.99995},
+        "exploration": {
+            "exploration": "joint", "epsilon_min": 0.05, "epsilon_decay": 0.99995,
+            "epsilon_schedule": "interactions", "act_with": "critic-per-step",
+        },
         "replay": {
             "replay_capacity": 500_000, "prioritised": True, "priority_exponent": 0.6, "importance_exponent": 0.2,
         },

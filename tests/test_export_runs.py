@@ -55,6 +55,7 @@ def test_one_file_with_everything_about_it(run: Path, tmp_path: Path) -> None:
         "critics": 2,
         "observation_size": 3,
         "bins": 3,
+        "action_repeat": 1,
         "names": ["action[0]"],
         "sizes": [3],
         "bounds": [[-2.0, 2.0]],

@@ -144,7 +144,7 @@ def test_a_policy_saved_without_replay_still_has_a_page(tmp_path: Path) -> None:
     run = train(quick_config("toy-levers"), tmp_path / "run")
     saved = load_run(run)
     config, policy = saved.config, saved.policy
-    save_policy(tmp_path / "saved", config, saved.task, policy, updates=50, env_steps=350)
+    save_policy(tmp_path / "saved", config, saved.task, policy, updates=50, env_steps=350, epsilon=0.5)
     text = inspect_run(tmp_path / "saved", video=False).read_text()
     assert "holds no transitions" in text
     assert "no rows in eval.csv" in text

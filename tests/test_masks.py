@@ -120,11 +120,11 @@ def assert_legal(actions: NDArray[np.int64], masks: NDArray[np.bool_]) -> None:
 def test_no_choice_is_ever_illegal(exploration: Exploration, epsilon: float, atomic: bool) -> None:
     space = FactorisedActions.atomic(SIZES) if atomic else FactorisedActions(SIZES)
     policy = policy_for(space)
-    config = ExplorationConfig(exploration, epsilon_min=epsilon, epsilon_decay=1e-9)
+    config = ExplorationConfig(exploration)
     rng = np.random.default_rng(3)
     masks = random_masks(2000, seed=1)
     observations = rng.standard_normal((2000, 4), np.float32)
-    assert_legal(space.to_environment(explore(policy, observations, config, 10, rng, masks)), masks)
+    assert_legal(space.to_environment(explore(policy, observations, config, epsilon, rng, masks).actions), masks)
     assert_legal(space.to_environment(policy.greedy(observations, masks)), masks)
 
 
@@ -142,7 +142,7 @@ def test_greedy_is_the_best_of_the_legal_choices() -> None:
 def test_masks_that_allow_everything_change_nothing() -> None:
     policy = policy_for(FactorisedActions(SIZES))
     observations = np.random.default_rng(0).standard_normal((500, 4), np.float32)
-    config = ExplorationConfig(epsilon_min=0.5, epsilon_decay=1e-9)
+    config = ExplorationConfig()
     everything = np.ones((500, sum(SIZES)), bool)
-    with_masks = explore(policy, observations, config, 10, np.random.default_rng(1), everything)
-    assert with_masks.tolist() == explore(policy, observations, config, 10, np.random.default_rng(1)).tolist()
+    with_masks = explore(policy, observations, config, 0.5, np.random.default_rng(1), everything).actions
+    assert with_masks.tolist() == explore(policy, observations, config, 0.5, np.random.default_rng(1)).actions.tolist()

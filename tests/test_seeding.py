@@ -17,6 +17,8 @@ from revalued.experiments import tabular, theorems
 from revalued.report.statistics import bootstrap
 from revalued.seeding import (
     Stream,
+    critic_of_episode,
+    drawn_critics,
     episode_seed,
     episode_stream,
     evaluate_seeds,
@@ -44,6 +46,8 @@ def test_the_numbers_of_the_streams_never_change() -> None:
         "EVALUATION": 321103221,
         "EVALUATE": 2391018120,
         "NOISE": 4255749673,
+        "CRITIC": 3387095025,
+        "TARGET_CRITICS": 1868944673,
     }
     assert [episode_stream(incarnation) for incarnation in (0, 1)] == [Stream.TRAINING, 3836488231]
 
@@ -53,6 +57,7 @@ def test_streams_of_a_run() -> None:
     assert draws(stream_rng(7, Stream.EXPLORATION)) == [1208267292, 1193873271]
     assert draws(stream_rng(7, Stream.REPLAY)) == [3126384070, 4187737225]
     assert draws(exploration_rng(7, actor=2, incarnation=1)) == [2809433989, 2627919673]
+    assert [drawn_critics(7, updates, 2, 10).tolist() for updates in (0, 1, 1000)] == [[2, 7], [2, 4], [0, 4]]
     assert draws(exploration_rng(7, actor=0, incarnation=0)) == [1626464815, 1830893808]
 
 
@@ -64,6 +69,7 @@ def test_seeds_of_episodes() -> None:
     tests = [evaluation_seed(7, updates, episode) for updates in (0, 1000) for episode in (0, 2)]
     assert tests == [794012740, 2194424428, 1284208246, 2472913974]
     assert list(evaluate_seeds(7, 3)) == [2523011498, 2315399314, 4144921569]
+    assert [critic_of_episode(seed, 10) for seed in range(8)] == [8, 5, 3, 4, 6, 0, 8, 1]
 
 
 def test_seeds_differ_between_lanes_episodes_streams_and_runs() -> None:

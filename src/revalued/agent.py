@@ -18,7 +18,7 @@ import numpy as np
 from gymnasium import spaces
 
 from revalued.acting.ensemble import Utilities, utilities_of
-from revalued.acting.exploration import explore
+from revalued.acting.exploration import epsilon_at, explore
 from revalued.acting.policy import Policy
 from revalued.algorithms.presets import PRESETS
 from revalued.envs import EnvSource, module_of, task_of_file
@@ -50,6 +50,7 @@ class _Acting:
     policy: Policy
     updates: int
     env_steps: int
+    epsilon: float
     can_learn: bool = True
 
 
@@ -103,8 +104,8 @@ class Agent:
         """Make so many more environment interactions; without a number, up to the configured `env_steps`.
 
         Several calls equal one long call, to the bit. Lanes step together, so the number is rounded up to a multiple
-        of `num_envs`. TensorBoard events are written by default where a folder was chosen. Ctrl-C ends learning with a
-        checkpoint, then raises KeyboardInterrupt; `learn` again goes on from there.
+        of `num_envs` times `action_repeat`. TensorBoard events are written by default where a folder was chosen.
+        Ctrl-C ends learning with a checkpoint, then raises KeyboardInterrupt; `learn` again goes on from there.
         """
         if self._is_learning:
             raise UserError("this agent is learning already")
@@ -145,7 +146,7 @@ class Agent:
         """Return an action for an observation, or one for each of a batch, in the environment's own form; and `state`.
 
         Deterministic is greedy on the ensemble's mean. Otherwise as in training: ε-greedy with the present ε, the
-        greedy part from one critic drawn at random. Masks are flat vectors or one vector per dimension.
+        greedy part as `act_with` says (a critic is drawn in every call). Masks are flat vectors or one per dimension.
         """
         codec, acting = self._codec, self._acting()
         observations, is_batch = codec.read(observation)
@@ -156,7 +157,7 @@ class Agent:
             actions = acting.policy.greedy(observations, masks)
         else:
             exploration = self.config.exploration
-            actions = explore(acting.policy, observations, exploration, acting.env_steps, self._rng, masks)
+            actions, _ = explore(acting.policy, observations, exploration, acting.epsilon, self._rng, masks)
         return codec.write(acting.policy.shape.actions.to_environment(actions), is_batch=is_batch), state
 
     def utilities(self, observation: Any) -> Utilities:
@@ -183,7 +184,7 @@ class Agent:
             raise UserError(f"{path} is the folder that the agent works in: choose another path")
         if not replay:
             acting = self._acting()
-            counts = (acting.updates, acting.env_steps)
+            counts = (acting.updates, acting.env_steps, acting.epsilon)
             save_policy(path, self.config, self._run.task, acting.policy, *counts, overwrite=overwrite)
         elif home is None:
             save_untrained(path, self.config, overwrite=overwrite)
@@ -242,12 +243,12 @@ class Agent:
                 self._state = _state_in(load_run(home.path, _warn, task=self._run.task, device=self._device))
             else:
                 learner = make_learner(self.config, self._run.shape, resolve_device(self._device))
-                self._state = _Acting(learner.policy(), 0, 0)
+                self._state = _Acting(learner.policy(), 0, 0, epsilon_at(self.config.exploration, 0))
         return self._state
 
     def _follow(self, event: Event) -> Agent:
         """Act from now on as the run does in which the agent is learning."""
-        self._state = _Acting(event.policy, event.updates, event.env_steps)
+        self._state = _Acting(event.policy, event.updates, event.env_steps, event.epsilon)
         return self
 
     def _target(self, env_steps: int | None) -> int:
@@ -297,8 +298,9 @@ def load(
 
 
 def _state_in(run: SavedRun) -> _Acting:
-    counts = int(run.meta["updates"]), int(run.meta["env_steps"])
-    return _Acting(run.policy, *counts, can_learn=not run.meta.get(ACTING_ONLY))
+    updates, env_steps = int(run.meta["updates"]), int(run.meta["env_steps"])
+    epsilon = run.meta.get("epsilon", epsilon_at(run.config.exploration, env_steps))  # older versions left it out
+    return _Acting(run.policy, updates, env_steps, epsilon, can_learn=not run.meta.get(ACTING_ONLY))
 
 
 def _task_name(env: str | EnvSource) -> str:

@@ -21,6 +21,8 @@ EnsembleTarget = Literal["max-of-mean", "mean-of-max"]
 WeightFunction = Literal["exponential", "quadratic"]
 Reduction = Literal["sum", "mean"]
 Exploration = Literal["joint", "per-dimension"]
+EpsilonSchedule = Literal["interactions", "exploratory-actions"]
+ActWith = Literal["critic-per-step", "critic-per-episode", "ensemble-mean"]
 EngineName = Literal["auto", "native", "torch"]
 
 
@@ -46,6 +48,8 @@ class AlgorithmConfig:
     """Choose the target's sub-actions with the online critics and value them with the target critics."""
     ensemble_target: EnsembleTarget = "max-of-mean"
     """Maximise the ensemble's mean utilities (equation 5), or average each critic's own maximum (Theorem 2)."""
+    target_critics: int | None = None
+    """The target is the smallest value among so many target critics, drawn in every update; by default their mean."""
     n_step: int = 3
     """Rewards added up before bootstrapping."""
     discount: float = 0.99
@@ -85,14 +89,18 @@ class LearnerConfig:
 
 @dataclass(frozen=True)
 class ExplorationConfig:
-    """ε-greedy exploration; ε = max(minimum, decay^interactions)."""
+    """ε-greedy exploration; ε = max(minimum, decay^t)."""
 
     exploration: Exploration = "joint"
     """With probability ε the whole action is random, or each dimension by itself."""
     epsilon_min: float = 0.05
     """Smallest ε."""
     epsilon_decay: float = 0.99995
-    """Factor on ε per environment interaction."""
+    """Factor on ε per environment interaction, or per exploratory action."""
+    epsilon_schedule: EpsilonSchedule = "interactions"
+    """What t counts: all interactions, or only the actions that were random (at least in one dimension)."""
+    act_with: ActWith = "critic-per-step"
+    """Who is greedy in training: a critic drawn for each step, one for each episode, or the mean of all."""
 
 
 @dataclass(frozen=True)
@@ -185,6 +193,8 @@ class TrainConfig:
     """Seed of everything random in the run."""
     bins: int = 3
     """Sub-actions per dimension that continuous actions are cut into."""
+    action_repeat: int = 1
+    """Environment steps for which every chosen action is held; they all count as interactions."""
     reward_noise: float = 0.0
     """Standard deviation of Gaussian noise on the rewards; reported returns are without it."""
     state_noise: float = 0.0

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 
 class Stream(enum.IntEnum):
@@ -33,6 +34,10 @@ class Stream(enum.IntEnum):
     """Seeds of the episodes that `revalued evaluate` and `revalued inspect` play."""
     NOISE = zlib.crc32(b"noise")
     """Noise on rewards and observations, from the episode's seed."""
+    CRITIC = zlib.crc32(b"critic")
+    """The critic that acts throughout an episode, from the episode's seed."""
+    TARGET_CRITICS = zlib.crc32(b"target critics")
+    """The target critics whose smallest value is learnt, from the number of the update."""
 
 
 def stream_seed(seed: int, stream: Stream) -> int:
@@ -80,6 +85,17 @@ def noise_rng(episode_seed: int | None) -> np.random.Generator:
     A stream of its own: the environment may draw from a generator with the very same seed.
     """
     return _generator(np.random.SeedSequence(episode_seed, spawn_key=(Stream.NOISE,)))
+
+
+def critic_of_episode(episode_seed: int, critics: int) -> int:
+    """Return which of so many critics acts throughout an episode: a function of its seed, with no state to keep."""
+    return int(_generator(np.random.SeedSequence(episode_seed, spawn_key=(Stream.CRITIC,))).integers(critics))
+
+
+def drawn_critics(seed: int, updates: int, count: int, critics: int) -> NDArray[np.int64]:
+    """Return so many different ones of all critics, for the update after so many others; no state needs to be kept."""
+    order = stream_rng(seed, Stream.TARGET_CRITICS, updates).permutation(critics)
+    return np.sort(order[:count]).astype(np.int64)
 
 
 def rng_state(rng: np.random.Generator) -> dict[str, Any]:

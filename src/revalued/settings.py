@@ -10,9 +10,11 @@ import numpy as np
 
 from revalued.algorithms.presets import starting_config
 from revalued.config import (
+    ActWith,
     Decomposition,
     EngineName,
     EnsembleTarget,
+    EpsilonSchedule,
     Exploration,
     Head,
     Reduction,
@@ -29,6 +31,7 @@ class Settings(TypedDict, total=False):
 
     seed: int
     bins: int
+    action_repeat: int
     reward_noise: float
     state_noise: float
     decomposition: Decomposition
@@ -40,6 +43,7 @@ class Settings(TypedDict, total=False):
     regulariser_reduction: Reduction
     double_q: bool
     ensemble_target: EnsembleTarget
+    target_critics: int | None
     n_step: int
     discount: float
     atoms: int
@@ -55,6 +59,8 @@ class Settings(TypedDict, total=False):
     exploration: Exploration
     epsilon_min: float
     epsilon_decay: float
+    epsilon_schedule: EpsilonSchedule
+    act_with: ActWith
     replay_capacity: int
     prioritised: bool
     priority_exponent: float

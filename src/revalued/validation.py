@@ -20,6 +20,7 @@ def validate(config: TrainConfig) -> None:
     exploration, execution = config.exploration, config.execution
     _require(config.seed >= 0, "seed", config.seed, "at least 0")
     _require(2 <= config.bins <= MAX_BINS, "bins", config.bins, f"at least 2 and at most {MAX_BINS:,}")
+    _require(config.action_repeat >= 1, "action_repeat", config.action_repeat, "at least 1")
     for name in ("reward_noise", "state_noise"):
         noise = getattr(config, name)
         _require(noise >= 0 and math.isfinite(noise), name, noise, "at least 0 and finite")
@@ -39,6 +40,8 @@ def validate(config: TrainConfig) -> None:
     _require(schedule.warmup_env_steps >= 0, "warmup_env_steps", schedule.warmup_env_steps, "at least 0")
     _require(0 <= exploration.epsilon_min <= 1, "epsilon_min", exploration.epsilon_min, "between 0 and 1")
     _require(0 < exploration.epsilon_decay <= 1, "epsilon_decay", exploration.epsilon_decay, "above 0 and at most 1")
+    if exploration.act_with == "critic-per-episode" and config.algorithm.critics == 1:
+        raise UserError("act_with = critic-per-episode is not possible: with one critic there is none to draw")
     smallest = schedule.num_envs * max(1, execution.actors) * (config.algorithm.n_step + 4)
     _require(replay.replay_capacity >= smallest, "replay_capacity", replay.replay_capacity, f"at least {smallest} here")
     for name in ("priority_exponent", "importance_exponent"):
@@ -59,6 +62,11 @@ def validate(config: TrainConfig) -> None:
     _require(execution.actors >= 0, "actors", execution.actors, "at least 0")
     if execution.actors > 0 and execution.workers > 0:
         raise UserError("actors step their environments themselves: give --actors or --workers, not both")
+    if execution.actors > 0 and exploration.epsilon_schedule == "exploratory-actions":
+        raise UserError(
+            "epsilon_schedule = exploratory-actions is not possible with actors: each would have to know what all "
+            "others do at the same time"
+        )
     _require(execution.block_steps >= 1, "block_steps", execution.block_steps, "at least 1")
     bound = execution.max_staleness
     _require(bound is None or bound >= 0, "max_staleness", bound, "at least 0")
@@ -73,6 +81,7 @@ def _validate_algorithm(algorithm: AlgorithmConfig) -> None:
     _require(algorithm.n_step >= 1, "n_step", algorithm.n_step, "at least 1")
     _require(0 <= algorithm.discount <= 1, "discount", algorithm.discount, "between 0 and 1")
     find_decomposition(algorithm.decomposition)  # refuses a name that nobody knows
+    _validate_target(algorithm)
     categorical = algorithm.head == "categorical"
     if algorithm.decomposition == "logit-mean" and not categorical:
         raise UserError(
@@ -93,6 +102,22 @@ def _validate_algorithm(algorithm: AlgorithmConfig) -> None:
             _require(bound is None or math.isfinite(bound), name, bound, "finite")
         if low is not None and high is not None and not low < high:
             raise UserError(f"value_min {low} must lie below value_max {high}")
+
+
+def _validate_target(algorithm: AlgorithmConfig) -> None:
+    drawn, critics = algorithm.target_critics, algorithm.critics
+    if drawn is None:
+        return
+    if critics == 1:
+        raise UserError(f"target_critics = {drawn} is not possible: with one critic there are none to draw from")
+    _require(1 <= drawn <= critics, "target_critics", drawn, f"at least 1 and at most critics = {critics}")
+    if algorithm.ensemble_target != "max-of-mean":
+        raise UserError(
+            f"target_critics takes the smallest value of the action that the ensemble's mean prefers, and "
+            f"--ensemble-target {algorithm.ensemble_target} has no such action: use max-of-mean"
+        )
+    if algorithm.head == "categorical":
+        raise UserError("target_critics takes the smallest of some values, and distributions have no smallest one")
 
 
 def _require(condition: bool, name: str, value: object, allowed: str) -> None:

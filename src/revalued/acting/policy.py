@@ -1,4 +1,4 @@
-"""Choosing actions: ε-greedy with one critic drawn per lane, and greedy on the ensemble's mean."""
+"""Choosing actions: greedy by one critic for each lane, or by the ensemble's mean."""
 
 from __future__ import annotations
 
@@ -72,10 +72,15 @@ class Policy:
 
     def greedy(self, observations: NDArray[np.float32], masks: NDArray[np.bool_] | None = None) -> NDArray[np.int64]:
         """Return the greedy actions [B, N] of the ensemble's mean utilities, legal under the masks [B, Σ sizes]."""
-        if self._is_plain and masks is None:
+        return self.greedy_of_mean(observations, None if masks is None else self.shape.actions.legal(masks))
+
+    def greedy_of_mean(
+        self, observations: NDArray[np.float32], legal: NDArray[np.bool_] | None = None
+    ) -> NDArray[np.int64]:
+        """Return for every lane the greedy action [N] of the ensemble's mean, among those `legal` [L, N, A]."""
+        if self._is_plain and legal is None:
             raw = self._all_outputs(observations)
             return self._best(raw[0] if len(raw) == 1 else raw.mean(axis=0))
-        legal = None if masks is None else self.shape.actions.legal(masks)
         return self._best_legal(self.utilities(observations).mean(dim=0), legal)
 
     def greedy_of_critics(

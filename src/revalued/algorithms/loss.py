@@ -11,7 +11,7 @@ from revalued.algorithms.decompositions import find_decomposition
 from revalued.config import AlgorithmConfig
 from revalued.ops import categorical
 from revalued.ops.losses import exponential_weight, huber, quadratic_weight, regularisation_errors
-from revalued.ops.targets import max_of_mean, mean_of_max, n_step_target
+from revalued.ops.targets import max_of_mean, mean_of_max, min_of_drawn, n_step_target
 from revalued.ops.utilities import chosen_utilities, greedy_actions
 
 _BOOTSTRAP = {"max-of-mean": max_of_mean, "mean-of-max": mean_of_max}
@@ -40,6 +40,8 @@ class Predictions:
     target_next: Tensor
     target: Tensor | None = None
     online_next: Tensor | None = None
+    drawn: Tensor | None = None
+    """[m], the target critics whose smallest value is the target; None: the mean of all."""
 
 
 @dataclass(frozen=True)
@@ -117,8 +119,12 @@ def utility_target(
     algorithm: AlgorithmConfig, predictions: Predictions, batch: TensorBatch, legal: Tensor | None
 ) -> Tensor:
     """Return the target y [B] that all critics share."""
-    values = _BOOTSTRAP[algorithm.ensemble_target](predictions.target_next, predictions.online_next, legal)
-    return n_step_target(batch.returns, batch.discounts, find_decomposition(algorithm.decomposition)(values))
+    combine, following = find_decomposition(algorithm.decomposition), (predictions.target_next, predictions.online_next)
+    if predictions.drawn is not None:
+        next_values = min_of_drawn(*following, legal, predictions.drawn, combine)
+    else:
+        next_values = combine(_BOOTSTRAP[algorithm.ensemble_target](*following, legal))
+    return n_step_target(batch.returns, batch.discounts, next_values)
 
 
 def categorical_target(

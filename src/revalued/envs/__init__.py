@@ -1,7 +1,7 @@
 """Environments: the only door to simulators, from a task's name to lanes that step side by side."""
 
 from revalued.envs.faults import EnvFault, LaneError, read_mask, store_observation
-from revalued.envs.kinds import find_task, make_env, stored_task, task_listing, task_of, task_of_file
+from revalued.envs.kinds import find_task, make_env, spec_of, stored_task, task_listing, task_of, task_of_file
 from revalued.envs.modules import module_of, search_working_folder
 from revalued.envs.suites.custom import EnvSource
 from revalued.envs.suites.toys import CountingEnv, LeverGame, MaskedLevers, TabularFMDP
@@ -29,6 +29,7 @@ __all__ = [
     "module_of",
     "read_mask",
     "search_working_folder",
+    "spec_of",
     "store_observation",
     "stored_task",
     "task_listing",

@@ -18,6 +18,7 @@ import gymnasium
 from revalued.config import TrainConfig
 from revalued.envs.modules import GYM, PETTINGZOO, refuse_untrusted
 from revalued.envs.noise import Noisy
+from revalued.envs.repeat import Repeated
 from revalued.envs.spaces.factored import Factored, FactoredEnv, factored_layer
 from revalued.envs.suites import custom, gym_ids, metaworld, pettingzoo, toys
 from revalued.envs.suites.control_suite import ALL_TASKS, UNBOUNDED_TASKS, ControlSuiteEnv
@@ -95,9 +96,10 @@ def make_env(spec: TaskSpec, render_mode: str | None = None, make_own: custom.En
     `make_own` makes the environment of a task that was handed over from Python.
     """
     own = kind_of(spec.task).make(spec.task, render_mode) if make_own is None else make_own(render_mode)
-    env = Factored(own, spec.bins)
-    is_noisy = spec.reward_noise > 0 or spec.state_noise > 0
-    return Noisy(env, spec.reward_noise, spec.state_noise) if is_noisy else env
+    env: FactoredEnv = Factored(own, spec.bins)
+    if spec.reward_noise > 0 or spec.state_noise > 0:
+        env = Noisy(env, spec.reward_noise, spec.state_noise)
+    return Repeated(env, spec.action_repeat) if spec.action_repeat > 1 else env
 
 
 @lru_cache(maxsize=64)
@@ -150,7 +152,12 @@ def task_of_file(config: TrainConfig, env: custom.EnvSource | None, trusted: Col
 
 def task_of(config: TrainConfig, env: custom.EnvSource | None = None) -> Task:
     """Return a run's task: the one its configuration names, or the environment handed over."""
-    return find_task(TaskSpec(config.task, config.bins, config.reward_noise, config.state_noise), env)
+    return find_task(spec_of(config), env)
+
+
+def spec_of(config: TrainConfig) -> TaskSpec:
+    """Return what a run's environments are built from."""
+    return TaskSpec(config.task, config.bins, config.reward_noise, config.state_noise, config.action_repeat)
 
 
 def _inspect(make: Callable[[], FactoredEnv]) -> TaskInfo:

@@ -30,8 +30,9 @@ class RegisteredTask(gymnasium.Env[NDArray[np.float32], NDArray[np.int64]]):
         reward_noise: float = 0.0,
         state_noise: float = 0.0,
         render_mode: str | None = None,
+        action_repeat: int = 1,
     ) -> None:
-        self._env: FactoredEnv = make_env(TaskSpec(task, bins, reward_noise, state_noise), render_mode)
+        self._env: FactoredEnv = make_env(TaskSpec(task, bins, reward_noise, state_noise, action_repeat), render_mode)
         self.action_space = self._env.action_space
         self.observation_space = self._env.observation_space
         self.metadata = self._env.metadata

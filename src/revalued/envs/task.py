@@ -12,6 +12,7 @@ import numpy as np
 from gymnasium import spaces
 
 from revalued.envs.faults import ENV_ERRORS, read_mask, reason_of, store_observation
+from revalued.envs.repeat import Repeated
 from revalued.envs.spaces.factored import FactoredEnv, factored_layer
 from revalued.errors import UserError
 
@@ -27,6 +28,8 @@ class TaskSpec:
     """Standard deviation of Gaussian noise on the rewards."""
     state_noise: float = 0.0
     """Standard deviation of Gaussian noise on every number of the observations."""
+    action_repeat: int = 1
+    """Steps of the environment for which every action is held."""
 
 
 @dataclass(frozen=True)
@@ -51,9 +54,9 @@ class TaskInfo:
     sizes: tuple[int, ...]
     """Choices per action dimension."""
     reward_range: tuple[float, float] | None
-    """Smallest and largest reward of one step, if known; noise not counted."""
+    """Smallest and largest reward of one step of the environment, if known; noise not counted."""
     max_episode_steps: int | None
-    """Length of the longest episode, if there is one."""
+    """Length of the longest episode, in steps of the environment, if there is one."""
     masked: bool = False
     """Whether the environment tells in `info["action_mask"]` which choices are legal."""
     spaces: TaskSpaces | None = field(default=None, compare=False)
@@ -86,11 +89,15 @@ class Task:
     def make_user_env(self, render_mode: str | None = None) -> gymnasium.Env[Any, Any]:
         """Make an environment with the spaces that users see: what an agent's `predict` takes and returns.
 
-        An environment of the user's own, or one of Gymnasium's, keeps its spaces and is without noise. A task of this
+        An environment of the user's own, or one of Gymnasium's, keeps its spaces and is without noise; actions are
+        repeated as in training. A task of this
         package has flat observations and one choice per dimension, as in `gymnasium.make("revalued/TASK-v0")`.
         """
         env = self.make(render_mode)
-        return factored_layer(env).env if self.keeps_spaces else env
+        if not self.keeps_spaces:
+            return env
+        own = factored_layer(env).env
+        return Repeated(own, env.times) if isinstance(env, Repeated) else own
 
 
 def inspect_env(env: FactoredEnv) -> TaskInfo:

@@ -69,6 +69,7 @@ def metadata_of(run: SavedRun, choices: ChoiceTable) -> dict[str, str]:
         "critics": run.config.algorithm.critics,
         "observation_size": run.task.info.observation_size,
         "bins": run.config.bins,
+        "action_repeat": run.config.action_repeat,
         "names": choices.names,
         "sizes": choices.sizes,
         "bounds": [[row[0], row[-1]] for row in values],

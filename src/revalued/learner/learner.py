@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from revalued.acting.normalisation import ObservationNormaliser
@@ -17,6 +19,7 @@ from revalued.native.choice import resolve_engine
 from revalued.networks import NetworkShape, initialise, zeros
 from revalued.ops.targets import compensated_rate
 from revalued.replay import Batch
+from revalued.seeding import drawn_critics
 
 
 class Learner:
@@ -38,6 +41,7 @@ class Learner:
         self.target_rate = _target_rate(algorithm, config, shape.actions.num_dimensions)
         """How far the target moves in every update."""
         self.updates = 0
+        self._seed = seed
         self.online = initialise(shape, torch.Generator().manual_seed(seed), device)
         self.target = {name: tensor.clone() for name, tensor in self.online.items()}
         self.first_moment, self.second_moment = zeros(shape, device), zeros(shape, device)
@@ -60,6 +64,11 @@ class Learner:
         updated = self._engine.update(batch, self.updates)
         self.updates += 1
         return updated
+
+    def drawn_critics(self, updates: int) -> NDArray[np.int64] | None:
+        """Return the target critics [m] whose smallest value the update after so many others learns; None: all."""
+        count = self.algorithm.target_critics
+        return None if count is None else drawn_critics(self._seed, updates, count, self.shape.critics)
 
     def policy(self) -> Policy:
         """Return the online critics' policy, which follows every update."""

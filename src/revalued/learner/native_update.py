@@ -216,6 +216,9 @@ class NativeEngine:
         loss.weights = array_address(batch.weights, np.float32)
         loss.legal = None if legal is None else array_address(legal, np.bool_)
         loss.priorities = array_address(priorities, np.float32)
+        drawn = self.learner.drawn_critics(updates)
+        if drawn is not None:
+            loss.drawn, loss.num_drawn = array_address(drawn, np.int64), len(drawn)
         result = self._library.functions.revalued_update(byref(self._update), byref(loss), byref(self._step))
         self._count_writes()
         if result > 0:
@@ -238,6 +241,7 @@ class NativeEngine:
                 meaning(self._target[:, 0]),
                 meaning(self._target[:, 1]) if learner.algorithm.is_regularised else None,
                 None if self._online_next is None else meaning(self._online_next),
+                None if (drawn := learner.drawn_critics(updates)) is None else torch.from_numpy(drawn),
             )
             tensors = to_tensors(batch, learner.shape.actions, learner.device)
             terms = loss_terms(learner.algorithm, predictions, tensors, learner.exists, learner.support)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -46,7 +47,11 @@ class TorchEngine:
         learner = self.learner
         self._optimiser.zero_grad()
         with torch.enable_grad():
-            terms = self._compute_loss(to_tensors(batch, learner.shape.actions, learner.device))
+            drawn = learner.drawn_critics(updates)
+            terms = self._compute_loss(
+                to_tensors(batch, learner.shape.actions, learner.device),
+                None if drawn is None else torch.tensor(drawn, device=learner.device),
+            )
             terms.loss.backward()  # type: ignore[no-untyped-call]
         priorities = finite_priorities(terms, updates)
         norms = self._clip()
@@ -59,10 +64,11 @@ class TorchEngine:
             target.lerp_(learner.online[name], learner.target_rate)
         return priorities, metrics_of(terms, norms)
 
-    def _loss(self, batch: TensorBatch) -> LossTerms:
+    def _loss(self, batch: TensorBatch, drawn: Tensor | None) -> LossTerms:
         """Ask the critics for what the algorithm wants to know, and return the loss."""
         learner = self.learner
         predictions = ask_critics(learner.algorithm, self._online, learner.target, batch, learner.shape, learner.exists)
+        predictions = replace(predictions, drawn=drawn)
         return loss_terms(learner.algorithm, predictions, batch, learner.exists, learner.support)
 
     def _clip(self) -> Tensor:

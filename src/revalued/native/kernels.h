@@ -110,6 +110,8 @@ typedef struct {
     int mean_of_max, adds;                      /* the ensemble's target; whether utilities are added, not averaged */
     int quadratic, reduces_by_mean;             /* of the regulariser */
     float beta, temperature;
+    const int64_t *drawn; /* [M]: the critics whose smallest value is the target; none: the mean of all */
+    int num_drawn;
     float *targets;       /* [B]: y */
     float *errors;        /* [K, B]: sizes of TD errors */
     float *priorities;    /* [B] */

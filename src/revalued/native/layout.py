@@ -94,6 +94,8 @@ class LossC(_StructureC):
         *_pointers("actions", "returns", "discounts", "weights", "legal"),
         *_fields(c_int, "legal_stride", "dimensions", "choices", "mean_of_max", "adds", "quadratic", "reduces_by_mean"),
         *_fields(c_float, "beta", "temperature"),
+        ("drawn", c_void_p),
+        ("num_drawn", c_int),
         *_pointers("targets", "errors", "priorities", "sums", "metrics"),
     ]
 

@@ -78,6 +78,13 @@ static float target_of_row(const Update *u, const Loss *l, size_t row, Place at)
         for (int k = 0; k < u->critics; k++)
             sum += next_value(l, chooser + k * chooser_stride, values + k * stride, legal);
         sum /= u->critics;
+    } else if (l->num_drawn) {
+        mean_of_critics(chooser, chooser_stride, u->critics, O, chooser_mean);
+        sum = INFINITY;
+        for (int d = 0; d < l->num_drawn; d++) {
+            float own = next_value(l, chooser_mean, values + l->drawn[d] * stride, legal);
+            sum = own >= sum || sum != sum ? sum : own; /* what is not a number stays visible */
+        }
     } else {
         mean_of_critics(values, stride, u->critics, O, mean);
         if (u->online_next)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from torch import Tensor
 
 from revalued.ops.utilities import greedy_actions, hide_illegal
@@ -25,6 +27,25 @@ def mean_of_max(target_next: Tensor, online_next: Tensor | None, legal: Tensor |
         return hide_illegal(target_next, legal).amax(dim=-1).mean(dim=0)
     choice = greedy_actions(online_next, legal)
     return target_next.gather(-1, choice[..., None]).squeeze(-1).mean(dim=0)
+
+
+def min_of_drawn(
+    target_next: Tensor,
+    online_next: Tensor | None,
+    legal: Tensor | None,
+    drawn: Tensor,
+    combine: Callable[[Tensor], Tensor],
+) -> Tensor:
+    """REDQ's target for a greedy policy: min over k in M of Q_k(s', a'), [B] from target utilities [K, B, N, A].
+
+    M are the critics `drawn` [m]. Sub-action a'_i is, as in equation 5, the choice that the mean of all K prefers (with
+    double Q, of all online critics). The minimum is one of Q-values, which `combine` makes of utilities [m, B, N]: a
+    minimum in every dimension by itself would belong to no critic.
+    """
+    choice = greedy_actions((target_next if online_next is None else online_next).mean(dim=0), legal)
+    drawn_next = target_next[drawn]
+    index = choice[None, ..., None].expand(len(drawn_next), *choice.shape, 1)
+    return combine(drawn_next.gather(-1, index).squeeze(-1)).amin(dim=0)
 
 
 USUAL_RATE = 0.005

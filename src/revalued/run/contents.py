@@ -14,11 +14,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from revalued.acting.exploration import epsilon_at
 from revalued.acting.normalisation import ObservationNormaliser
 from revalued.acting.policy import Policy
 from revalued.config import TrainConfig
-from revalued.envs import Task, TaskInfo, TaskSpaces, TaskSpec, stored_task
+from revalued.envs import Task, TaskInfo, TaskSpaces, spec_of, stored_task
 from revalued.envs.spaces.actions import action_codec
 from revalued.envs.spaces.observations import observation_codec
 from revalued.envs.spaces.stored import space_from_json, space_to_json
@@ -56,8 +55,10 @@ def run_contents(trainer: Trainer) -> Contents:
             "episodes": trainer.episodes.state(),
             **trainer.record.state(),
         },
-        "epsilon": epsilon_at(config.exploration, trainer.env_steps),
+        "epsilon": trainer.epsilon,
     }
+    if config.exploration.epsilon_schedule == "exploratory-actions":
+        meta["exploratory_actions"] = trainer.exploratory_actions
     if loop.exploration is not None:
         meta["rng"]["exploration"] = loop.exploration
     if loop.fleet is not None:
@@ -78,13 +79,17 @@ def restore_run(trainer: Trainer, checkpoint: Checkpoint) -> None:
     trainer.window.load_state(meta["record"]["window"], trainer.learner.device)
     trainer.episodes.load_state(meta["record"]["episodes"])
     trainer.record.load_state(meta["record"], trainer.updates)
+    if trainer.config.exploration.epsilon_schedule == "exploratory-actions":
+        trainer.exploratory_actions = meta.get("exploratory_actions", -1)
+        if not 0 <= trainer.exploratory_actions <= meta["env_steps"] + trainer.config.schedule.num_envs:
+            raise ValueError("it does not say how many actions were exploratory, or more than there were")
     loop = LoopState(meta["rng"].get("exploration"), checkpoint.group("lanes"), meta.get("fleet"))
     trainer.resume_at(meta["env_steps"], loop)
 
 
-def policy_contents(config: TrainConfig, task: Task, policy: Policy, updates: int) -> Contents:
+def policy_contents(config: TrainConfig, task: Task, policy: Policy, updates: int, epsilon: float) -> Contents:
     """Return what is enough to act, but not to go on learning."""
-    meta = {ACTING_ONLY: True, **_belonging(config, task, policy.shape, updates)}
+    meta = {ACTING_ONLY: True, "epsilon": epsilon, **_belonging(config, task, policy.shape, updates)}
     return meta, policy.tensors(), {}
 
 
@@ -160,8 +165,7 @@ def task_in(checkpoint: Checkpoint, config: TrainConfig, trusted: Collection[str
         )
     except (ValueError, UserError) as error:
         raise UserError(f"the environment that the checkpoint describes cannot be used: {error}") from error
-    spec = TaskSpec(config.task, config.bins, config.reward_noise, config.state_noise)
-    return stored_task(spec, info, keeps_spaces=stored["keeps_spaces"], trusted=trusted)
+    return stored_task(spec_of(config), info, keeps_spaces=stored["keeps_spaces"], trusted=trusted)
 
 
 def _environment(task: Task) -> dict[str, Any]:

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
-from revalued.acting.exploration import epsilon_at
 from revalued.config import TrainConfig
 from revalued.run.folder import RunFolder
 from revalued.run.loggers import DEFAULT_LOGGING, Logger, Logging, open_loggers
@@ -47,14 +46,13 @@ class Recorder:
         self.show(at)
 
     def log(self, at: Counts, metrics: Mapping[str, float]) -> None:
-        """Write a row of the metrics of training, with ε and rates."""
+        """Write a row of the metrics of training, with rates."""
         now = time.monotonic()
         then, before = self._rate_mark
         self._rate_mark = (now, at)
         seconds = max(now - then, 1e-9)
         row = {
             **metrics,
-            "epsilon": epsilon_at(self.config.exploration, at.env_steps),
             "updates_per_second": (at.updates - before.updates) / seconds,
             "env_steps_per_second": (at.env_steps - before.env_steps) / seconds,
         }

@@ -59,6 +59,7 @@ def save_policy(
     policy: Policy,
     updates: int,
     env_steps: int,
+    epsilon: float,
     *,
     overwrite: bool = False,
 ) -> None:
@@ -66,7 +67,7 @@ def save_policy(
     with _replacing_folder(path, overwrite=overwrite) as target:
         folder = RunFolder.create(target, config)
         writer = CheckpointWriter(folder.checkpoints)
-        writer.save(env_steps, *policy_contents(config, task, policy, updates))
+        writer.save(env_steps, *policy_contents(config, task, policy, updates, epsilon))
         writer.wait()
 
 
@@ -86,7 +87,7 @@ class SaveBest:
     def on_evaluation(self, event: Event) -> None:
         """Save the policy if there was never a better one."""
         if event.is_best:
-            counts = (event.updates, event.env_steps)
+            counts = (event.updates, event.env_steps, event.epsilon)
             save_policy(self.path, event.config, event.task, event.policy, *counts, overwrite=True)
 
 

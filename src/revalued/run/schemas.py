@@ -116,6 +116,7 @@ class Meta(TypedDict):
     rng: NotRequired[StoredRandom]
     record: NotRequired[StoredRecord]
     epsilon: NotRequired[float]
+    exploratory_actions: NotRequired[int]
     fleet: NotRequired[StoredFleet]
 
 

@@ -40,10 +40,10 @@ def agent_shape(config: TrainConfig, task: TaskInfo) -> AgentShape:
         head=algorithm.head,
         atoms=algorithm.atoms if categorical else 1,
     )
-    return AgentShape(network, _support(algorithm, task) if categorical else None, task.mask_size)
+    return AgentShape(network, _support(algorithm, task, config.action_repeat) if categorical else None, task.mask_size)
 
 
-def _support(algorithm: AlgorithmConfig, task: TaskInfo) -> tuple[float, float]:
+def _support(algorithm: AlgorithmConfig, task: TaskInfo, action_repeat: int) -> tuple[float, float]:
     low, high = algorithm.value_min, algorithm.value_max
     if low is None or high is None:
         if task.reward_range is None or algorithm.discount >= 1:
@@ -51,7 +51,7 @@ def _support(algorithm: AlgorithmConfig, task: TaskInfo) -> tuple[float, float]:
                 "a categorical head needs the range of possible returns, which this task does not tell: "
                 "give --value-min and --value-max"
             )
-        horizon = 1 / (1 - algorithm.discount)
+        horizon = action_repeat / (1 - algorithm.discount)
         # the paper's [0, 100] must not become 99.99999 by rounding
         low = round(task.reward_range[0] * horizon, 6) if low is None else low
         high = round(task.reward_range[1] * horizon, 6) if high is None else high

@@ -33,6 +33,8 @@ class Event:
     """Gradient updates made so far."""
     env_steps: int
     """Environment interactions made so far, over all lanes."""
+    epsilon: float
+    """The present probability of a random action."""
     metrics: Mapping[str, float]
     """The update's loss, mean_q, gradient_norm and so on, or the evaluation's return, length and success."""
     policy: Policy

@@ -18,11 +18,12 @@ from revalued.config import ScheduleConfig
 from revalued.envs import EnvFault, LaneError, Task, read_mask, store_observation
 from revalued.envs.faults import ENV_ERRORS, reason_of
 from revalued.envs.noise import TRUE_REWARD
+from revalued.envs.repeat import STEPS
 from revalued.errors import UserError
 from revalued.seeding import evaluate_seeds
 
 Watch: TypeAlias = Callable[[float], None]
-"""Looks at an environment at the start of an episode and after each step, given the return so far."""
+"""Looks at an environment at the start of an episode and after each action, given the return so far."""
 Video: TypeAlias = Callable[[gymnasium.Env[Any, Any]], AbstractContextManager[Watch]]
 """Opens a video of an environment that draws pictures; the video is complete when the context ends."""
 
@@ -46,6 +47,7 @@ class Episode:
     total_reward: float
     """Without noise, also where the agent was told noisy rewards."""
     length: int
+    """In steps of the environment, also where actions are repeated."""
     success: bool | None = None
     """Whether the task was solved at any moment; None in an environment that does not tell."""
     is_cut_off: bool = False
@@ -167,6 +169,7 @@ class _GreedyEpisode:
             observation, reward, terminated, truncated, info = self._env.step(action)
         except ENV_ERRORS as error:
             raise _fault(error) from error
+        self._length += info.get(STEPS, 1) - 1
         self._look(observation, info, is_terminal=bool(terminated))
         reward = float(info.get(TRUE_REWARD, reward))
         if not math.isfinite(reward):

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from revalued.acting.exploration import explore
+from revalued.acting.exploration import EpisodeCritics, explore
 from revalued.actions import FactorisedActions
 from revalued.config import TrainConfig
 from revalued.envs import LaneState, Task, lanes_from
@@ -31,6 +31,9 @@ class LaneLoop:
         self._config, num_envs = config, config.schedule.num_envs
         self._rng = stream_rng(config.seed, Stream.EXPLORATION)
         self._lanes = lanes_from(task, range(num_envs), config.execution.workers, config.seed)
+        self._interactions = num_envs * config.action_repeat
+        """Of one cycle; an action counts as often as it is to be held, also where its episode ends earlier."""
+        self._critics = EpisodeCritics(config.exploration, config.seed, Stream.TRAINING, range(num_envs))
         self._observations: NDArray[np.float32] | None = None
         """What to act on next; None before the first episode."""
         self._masks: NDArray[np.bool_] | None = None
@@ -92,7 +95,11 @@ class LaneLoop:
     def _cycle(self, trainer: Trainer, observations: NDArray[np.float32]) -> None:
         policy, exploration = trainer.policy, self._config.exploration
         if self._chosen is None:  # as it is in all cycles but one that was stopped in its middle
-            self._chosen = explore(policy, observations, exploration, trainer.env_steps, self._rng, self._masks)
+            critics = self._critics(self._lanes.episodes, policy.shape.critics)
+            self._chosen, num_exploratory = explore(
+                policy, observations, exploration, trainer.epsilon, self._rng, self._masks, critics
+            )
+            trainer.exploratory_actions += num_exploratory
         actions, updates_due = self._chosen, self._updates_due(trainer)
         state = self.state() if trainer.will_evaluate_within(updates_due) else None
         self._lanes.step_async(policy.shape.actions.to_environment(actions))
@@ -116,14 +123,14 @@ class LaneLoop:
         self._observations, self._masks, self._chosen = step.observations, step.masks, None
         trainer.observe(step.observations)
         trainer.episodes.add(step.rewards, step.terminated | step.truncated)
-        trainer.env_steps += self._lanes.num_lanes
+        trainer.env_steps += self._interactions
 
     def _updates_due(self, trainer: Trainer) -> int:
         """Return how many updates the interactions up to the end of this cycle have paid for."""
         schedule = self._config.schedule
         if trainer.env_steps < schedule.warmup_env_steps or len(trainer.replay) == 0:
             return 0
-        return schedule.updates_paid(trainer.env_steps + schedule.num_envs) - trainer.updates
+        return schedule.updates_paid(trainer.env_steps + self._interactions) - trainer.updates
 
 
 def _checked(

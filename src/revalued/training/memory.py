@@ -74,7 +74,8 @@ def _replay(config: TrainConfig, shape: AgentShape) -> Part:
     """Return the replay as far as it will be written: what is never touched costs nothing."""
     schedule, space = config.schedule, shape.network.actions
     lanes = schedule.num_envs * max(1, config.execution.actors)
-    rows = min(config.replay.replay_capacity, 2 * (schedule.env_steps + lanes))  # a truncated step takes two
+    steps = -(-schedule.env_steps // config.action_repeat)
+    rows = min(config.replay.replay_capacity, 2 * (steps + lanes))  # a truncated step takes two
     return Part("the replay", rows * _replay_row(shape, space.max_choices), "--replay-capacity")
 
 

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from revalued.acting.exploration import epsilon_at
 from revalued.config import TrainConfig
 from revalued.envs import Task
 from revalued.seeding import Stream, evaluation_seed, stream_rng
@@ -138,7 +139,7 @@ class Trainer:
         self.replay_rng = stream_rng(config.seed, Stream.REPLAY)
         self.window = MetricWindow()
         self.episodes = EpisodeLog(config.schedule.num_envs * max(1, config.execution.actors))
-        self.env_steps = 0
+        self.env_steps = self.exploratory_actions = 0
         self._eval_env = task.make()
         self._folder, self._checkpoints, self._callbacks = folder, checkpoints, callbacks
         self._is_resumed = self._has_told_of_cut_off = False
@@ -152,6 +153,11 @@ class Trainer:
     def updates(self) -> int:
         """Return the gradient updates made."""
         return self.learner.updates
+
+    @property
+    def epsilon(self) -> float:
+        """Return the present probability of a random action."""
+        return epsilon_at(self.config.exploration, self.env_steps, self.exploratory_actions)
 
     @property
     def counts(self) -> Counts:
@@ -201,7 +207,8 @@ class Trainer:
         self.window.add(metrics)
         schedule = self.config.schedule
         if self.updates % schedule.log_every == 0:
-            self.record.log(self.counts, {**self.window.flush(), **self.episodes.flush(), **extra()})
+            row = {**self.window.flush(), **self.episodes.flush(), **extra(), "epsilon": self.epsilon}
+            self.record.log(self.counts, row)
         if self._callbacks is not None and self._callbacks.hears("update"):
             self._callbacks.update(self._event("update", metrics))
         if self.updates % schedule.eval_every == 0:
@@ -262,4 +269,6 @@ class Trainer:
         return self._callbacks is not None and self._callbacks.stop_requested
 
     def _event(self, kind: EventKind, metrics: Mapping[str, float], **more: Any) -> Event:
-        return Event(kind, *self.counts, metrics, self.policy, self.config, self.task, self._folder, **more)
+        return Event(
+            kind, *self.counts, self.epsilon, metrics, self.policy, self.config, self.task, self._folder, **more
+        )

@@ -67,6 +67,12 @@ class Lanes:
         self._check("masks", "ready")
         return self._buffers.masks.copy() if self._is_masked else None
 
+    @property
+    def episodes(self) -> NDArray[np.int64]:
+        """The numbers of the running episodes, [L]."""
+        self._check("episodes", "ready")
+        return self._buffers.episodes.copy()
+
     def step_async(self, actions: NDArray[np.int64]) -> None:
         """Hand over one action per lane, [L, N]; with workers, they start at once."""
         self._check("step_async", "ready")

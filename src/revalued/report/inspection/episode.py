@@ -115,7 +115,7 @@ class _RecordingPolicy(Policy):
     """Acts as another policy and remembers what it saw and did."""
 
     def __init__(self, policy: Policy) -> None:
-        super().__init__(policy.shape, policy.parameters, policy.support, policy.critics)
+        super().__init__(policy.shape, policy.parameters, policy.support, policy.critics, policy.normaliser)
         self.observations: list[NDArray[np.float32]] = []
         self.masks: list[NDArray[np.bool_]] = []
         self.actions: list[NDArray[np.int64]] = []

@@ -206,7 +206,7 @@ def _utilities(run: SavedRun, played: Played) -> pages.Section:
     )
     if run.policy.shape.actions.atomic_over is not None:
         caption += " This agent values whole combinations: shown is the best one that contains the choice."
-    record, length = played.records[0], played.records[0].outcome.length
+    record, length = played.records[0], len(played.records[0].actions)
     content = pages.panels(_drawn(utility_panels(record, played.choices, range(length))), caption, legend)
     if length >= 2 * CLOSE_UP_STEPS:
         middle = (length - CLOSE_UP_STEPS) // 2

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ from revalued.learner.engine import to_tensors
 from revalued.learner.torch_update import ask_critics
 from revalued.replay.batch import read_batch
 from revalued.run.load import SavedRun
-from revalued.seeding import stream_rng
+from revalued.seeding import Stream, drawn_critics, stream_rng, stream_seed
 
 SAMPLE = 4096
 _BLOCK = 256
@@ -58,6 +58,10 @@ def td_errors(run: SavedRun, rows: NDArray[np.int64]) -> NDArray[np.float32]:
     assert run.target is not None
     policy, algorithm, mask_size = run.policy, run.config.algorithm, run.task.info.mask_size
     found: list[NDArray[np.float32]] = []
+    drawn = None
+    if algorithm.target_critics is not None:
+        seed, count = stream_seed(run.config.seed, Stream.INITIALISATION), algorithm.target_critics
+        drawn = torch.from_numpy(drawn_critics(seed, run.meta["updates"], count, algorithm.critics))
     for start in range(0, len(rows), _BLOCK):
         block = rows[start : start + _BLOCK]
         stored = read_batch(run.replay, block, np.ones(len(block), np.float32), mask_size)
@@ -65,6 +69,7 @@ def td_errors(run: SavedRun, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         stored = stored._replace(observations=now, next_observations=following)
         batch = to_tensors(stored, policy.shape.actions, policy.device)
         predictions = ask_critics(algorithm, policy.parameters, run.target, batch, policy.shape, policy.exists)
+        predictions = replace(predictions, drawn=drawn)
         terms = loss_terms(algorithm, predictions, batch, policy.exists, policy.support)
         found.append(terms.priorities.cpu().numpy())
     return np.concatenate(found)

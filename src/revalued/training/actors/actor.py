@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from revalued.acting.exploration import explore
+from revalued.acting.exploration import EpisodeCritics, epsilon_at, explore
 from revalued.acting.normalisation import ObservationNormaliser
 from revalued.acting.policy import Policy
 from revalued.config import EngineName, ExplorationConfig
@@ -33,6 +33,7 @@ class ActorPlan:
     engine: EngineName = "auto"
     normalises: bool = False
     """Whether observations are normalised; the learner says how, along with the weights."""
+    action_repeat: int = 1
 
     @property
     def block_shape(self) -> BlockShape:
@@ -60,6 +61,8 @@ class Actor:
         normaliser = ObservationNormaliser(plan.network.observation_size) if plan.normalises else None
         self._policy = Policy(plan.network, parameters, support, critics, normaliser)
         self._rng = exploration_rng(plan.seed, actor, incarnation)
+        lanes, self._stream = lanes_of(actor, plan.num_lanes), episode_stream(incarnation)
+        self._critics = EpisodeCritics(plan.exploration, plan.seed, self._stream, lanes)
         self._version: int | None = None
         self._lanes: Lanes | None = None
         self._observations: NDArray[np.float32]
@@ -68,7 +71,7 @@ class Actor:
     def prepare(self) -> Arrays:
         """Build the environments and begin an episode in each; apart from the constructor, so that it may fail."""
         plan, lanes = self._plan, lanes_of(self._actor, self._plan.num_lanes)
-        self._lanes = lanes_from(plan.task, lanes, 0, plan.seed, episode_stream(self._incarnation))
+        self._lanes = lanes_from(plan.task, lanes, 0, plan.seed, self._stream)
         self._observations = self._lanes.reset()
         self._masks = self._lanes.masks
         return {}
@@ -86,8 +89,12 @@ class Actor:
             arrays["first_masks"][:] = self._masks
         observations, masks = np.zeros_like(arrays["next_observations"]), np.zeros_like(arrays["next_masks"])
         for row in range(num_steps):
-            before = env_steps + row * self._plan.num_lanes
-            actions = explore(self._policy, self._observations, self._plan.exploration, before, self._rng, self._masks)
+            before = env_steps + row * self._plan.num_lanes * self._plan.action_repeat
+            critics = self._critics(self._lanes.episodes, self._plan.network.critics)
+            epsilon = epsilon_at(self._plan.exploration, before)
+            actions, _ = explore(
+                self._policy, self._observations, self._plan.exploration, epsilon, self._rng, self._masks, critics
+            )
             self._lanes.step_async(self._plan.network.actions.to_environment(actions))
             step = self._lanes.step_wait()
             arrays["actions"][row], arrays["rewards"][row] = actions, step.rewards

@@ -46,7 +46,7 @@ class ActorLoop:
             task, shape.network, shape.support, config.exploration, config.seed, self.pace.lanes_per_actor,
             # actors have a CPU each, whatever the learner has, and perhaps on machines that lack the native engine
             engine="torch" if config.execution.engine == "torch" and on_cpu else "auto",
-            normalises=config.learner.normalise_observations,
+            normalises=config.learner.normalise_observations, action_repeat=config.action_repeat,
         )  # fmt: skip
         self._config, self._linking = config, linking
         self._incarnations = [0] * self.pace.num_actors
@@ -136,7 +136,7 @@ class ActorLoop:
             trainer.episodes.forget_running(lanes)
         for rewards, ended in zip(block.rewards, block.ended, strict=True):
             trainer.episodes.add(rewards, ended, lanes)
-        trainer.env_steps += block.rewards.size
+        trainer.env_steps += block.rewards.size * self.plan.action_repeat
 
     def _check_stream(self, block: Block) -> None:
         """Make sure that a block begins where its predecessor ended; only the first of an incarnation has none."""

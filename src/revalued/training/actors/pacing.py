@@ -33,17 +33,20 @@ class Pace:
     """Updates for every interaction."""
     max_staleness: int
     in_order: bool
+    action_repeat: int = 1
 
     @classmethod
     def of(cls, config: TrainConfig) -> Pace:
         """Return the pace that a configuration asks for."""
         schedule, execution = config.schedule, config.execution
-        per_block = math.ceil(execution.block_steps * schedule.num_envs * schedule.update_ratio)
+        per_step = schedule.num_envs * config.action_repeat
+        per_block = math.ceil(execution.block_steps * per_step * schedule.update_ratio)
         # one block of every actor is always open; as many again leaves room for some to be faster than others
         default = 2 * execution.actors * per_block
         return cls(
             num_actors=execution.actors,
             lanes_per_actor=schedule.num_envs,
+            action_repeat=config.action_repeat,
             block_steps=execution.block_steps,
             env_steps=schedule.env_steps,
             warmup_env_steps=schedule.warmup_env_steps,
@@ -52,22 +55,27 @@ class Pace:
             in_order=execution.in_order or execution.actors == 1,
         )
 
+    @property
+    def _per_step(self) -> int:
+        """Interactions of one step of all lanes of an actor."""
+        return self.lanes_per_actor * self.action_repeat
+
     def updates_paid(self, env_steps: int) -> int:
         """Return how many updates so many interactions pay for."""
         return int(max(0, env_steps - self.warmup_env_steps) * self.update_ratio)
 
     def interactions(self, tickets: Sequence[Ticket]) -> int:
         """Return how many interactions open blocks will bring."""
-        return sum(ticket.num_steps for ticket in tickets) * self.lanes_per_actor
+        return sum(ticket.num_steps for ticket in tickets) * self._per_step
 
     def next_steps(self, env_steps: int, open_tickets: Sequence[Ticket]) -> int:
         """Return how many steps of each lane to ask for next; 0 where all that is needed is under way."""
         left = self.env_steps - env_steps - self.interactions(open_tickets)
-        return max(0, min(self.block_steps, -(-left // self.lanes_per_actor)))
+        return max(0, min(self.block_steps, -(-left // self._per_step)))
 
     def max_updates(self, num_steps: int) -> int:
         """Return how many updates a block of so many steps pays for, at most."""
-        return math.ceil(num_steps * self.lanes_per_actor * self.update_ratio)
+        return math.ceil(num_steps * self._per_step * self.update_ratio)
 
     def wants_new_version(self, version: int, updates: int) -> bool:
         """Tell whether weights of that version are too old to be sent out."""
