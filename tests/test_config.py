@@ -60,6 +60,8 @@ def test_the_defaults_are_the_papers() -> None:
         "target_update_rate": 0.005,
         "weight_decay": 0.0,
         "normalise_observations": False,
+        "torso": "plain",
+        "blocks": 1,
     }
     assert dataclasses.asdict(CONFIG.exploration) == {
         "exploration": "joint",

@@ -53,7 +53,7 @@ def test_the_defaults_that_hashes_stand_on() -> None:
         },
         "learner": {
             "hidden_size": 512, "learning_rate": 1e-4, "batch_size": 256, "gradient_clip": 40.0,
-            "target_update_rate": 0.005,
+            "target_update_rate": 0.005, "torso": "plain", "blocks": 1,
         },
         "exploration": {
             "exploration": "joint", "epsilon_min": 0.05, "epsilon_decay": 0.99995,

@@ -17,6 +17,7 @@ from revalued.errors import UserError, unknown_name
 Decomposition = Literal["mean", "sum", "branch", "logit-mean", "atomic"] | str
 """Those built in, or one that `revalued.register_decomposition` has added."""
 Head = Literal["utilities", "dueling", "categorical"]
+Torso = Literal["plain", "prenorm"]
 EnsembleTarget = Literal["max-of-mean", "mean-of-max"]
 WeightFunction = Literal["exponential", "quadratic"]
 Reduction = Literal["sum", "mean"]
@@ -85,6 +86,10 @@ class LearnerConfig:
     """Weights shrink by this times the learning rate in every update (AdamW); norms and biases do not."""
     normalise_observations: bool = False
     """Shift and scale observations by the running mean and deviation of what has been seen."""
+    torso: Torso = "plain"
+    """Before the head: the paper's residual block, or blocks that normalise their input (torch engine only)."""
+    blocks: int = 1
+    """Residual blocks of a `prenorm` torso, from 1 to 3."""
 
 
 @dataclass(frozen=True)

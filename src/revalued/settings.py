@@ -18,6 +18,7 @@ from revalued.config import (
     Exploration,
     Head,
     Reduction,
+    Torso,
     TrainConfig,
     WeightFunction,
     from_dict,
@@ -56,6 +57,8 @@ class Settings(TypedDict, total=False):
     target_update_rate: float | Literal["auto"]
     weight_decay: float
     normalise_observations: bool
+    torso: Torso
+    blocks: int
     exploration: Exploration
     epsilon_min: float
     epsilon_decay: float

@@ -33,6 +33,9 @@ def validate(config: TrainConfig) -> None:
     _require(rate == "auto" or 0 < rate <= 1, "target_update_rate", rate, "above 0 and at most 1, or auto")
     decay = learner.weight_decay
     _require(0 <= decay * learner.learning_rate < 1, "weight_decay", decay, "at least 0, and below 1 / learning_rate")
+    _require(1 <= learner.blocks <= 3, "blocks", learner.blocks, "at least 1 and at most 3")
+    if learner.torso == "plain" and learner.blocks > 1:
+        raise UserError(f"blocks = {learner.blocks} is not possible: the plain torso has one, use --torso prenorm")
     for name in ("env_steps", "num_envs", "eval_every", "eval_episodes", "max_eval_steps", "log_every"):
         _require(getattr(schedule, name) >= 1, name, getattr(schedule, name), "at least 1")
     ratio = schedule.updates_per_env_step
