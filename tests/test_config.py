@@ -40,7 +40,7 @@ def test_preset(name: str) -> None:
     assert (found.regulariser_weight, found.regulariser_temperature) == ("exponential", 1.0)
     assert (found.regulariser_reduction, found.n_step, found.discount) == ("sum", 3, 0.99)
     assert (found.atoms, found.value_min, found.value_max) == (101, None, None)
-    assert found.target_critics is None
+    assert (found.target_critics, found.categorical_target) == (None, "distribution")
     validate(replace(CONFIG, algo=name, algorithm=found))
 
 

@@ -19,6 +19,7 @@ Decomposition = Literal["mean", "sum", "branch", "logit-mean", "atomic"] | str
 Head = Literal["utilities", "dueling", "categorical"]
 Torso = Literal["plain", "prenorm"]
 EnsembleTarget = Literal["max-of-mean", "mean-of-max"]
+CategoricalTarget = Literal["distribution", "hl-gauss"]
 WeightFunction = Literal["exponential", "quadratic"]
 Reduction = Literal["sum", "mean"]
 Exploration = Literal["joint", "per-dimension"]
@@ -57,6 +58,8 @@ class AlgorithmConfig:
     """Discount factor γ."""
     atoms: int = 101
     """Number Z of atoms of a categorical head."""
+    categorical_target: CategoricalTarget = "distribution"
+    """What a categorical head learns: the return's distribution (C51), or the target value as a smoothed histogram."""
     value_min: float | None = None
     """Lowest atom of a categorical head; by default from the task's reward range."""
     value_max: float | None = None

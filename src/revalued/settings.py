@@ -11,6 +11,7 @@ import numpy as np
 from revalued.algorithms.presets import preset
 from revalued.config import (
     ActWith,
+    CategoricalTarget,
     Decomposition,
     EngineName,
     EnsembleTarget,
@@ -48,6 +49,7 @@ class Settings(TypedDict, total=False):
     n_step: int
     discount: float
     atoms: int
+    categorical_target: CategoricalTarget
     value_min: float | None
     value_max: float | None
     hidden_size: int

@@ -96,6 +96,11 @@ def _validate_algorithm(algorithm: AlgorithmConfig) -> None:
             f"the categorical head predicts distributions, which decomposition {algorithm.decomposition} cannot "
             "combine: use --decomposition logit-mean or atomic"
         )
+    if algorithm.categorical_target != "distribution" and not categorical:
+        raise UserError(
+            f"categorical_target = {algorithm.categorical_target} is not possible: the {algorithm.head} head has no "
+            "atoms to classify values with, use --head categorical"
+        )
     if categorical and algorithm.is_regularised:
         raise UserError("the regulariser acts on utilities, and the categorical head has none: use --beta 0")
     if categorical:
@@ -119,8 +124,11 @@ def _validate_target(algorithm: AlgorithmConfig) -> None:
             f"target_critics takes the smallest value of the action that the ensemble's mean prefers, and "
             f"--ensemble-target {algorithm.ensemble_target} has no such action: use max-of-mean"
         )
-    if algorithm.head == "categorical":
-        raise UserError("target_critics takes the smallest of some values, and distributions have no smallest one")
+    if algorithm.head == "categorical" and algorithm.categorical_target == "distribution":
+        raise UserError(
+            "target_critics takes the smallest of some values, and distributions have no smallest one: "
+            "use --categorical-target hl-gauss"
+        )
 
 
 def _require(condition: bool, name: str, value: object, allowed: str) -> None:
