@@ -43,7 +43,7 @@ def gaussian_histogram(values: Tensor, support: Tensor) -> Tensor:
     """HL-Gauss: p_z = Φ((z + ς/2 − y)/σ) − Φ((z − ς/2 − y)/σ), divided by the sum; [B, Z] from values y [B].
 
     ς is the distance of the equally spaced atoms `support` [Z], σ = 0.75 ς. A value beyond the support's ends counts as
-    the end. Farebrother et al. 2024, section 3.1.
+    the end. Farebrother et al. 2024.
     """
     spacing = (support[-1] - support[0]) / (len(support) - 1)
     edges = torch.cat([support - spacing / 2, support[-1:] + spacing / 2])
