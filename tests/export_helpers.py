@@ -17,14 +17,19 @@ from revalued.networks import NetworkShape, initialise
 
 
 def random_policy(
-    actions: FactorisedActions, critics: int = 1, head: Any = "utilities", observation_size: int = 7, hidden: int = 16
+    actions: FactorisedActions,
+    critics: int = 1,
+    head: Any = "utilities",
+    observation_size: int = 7,
+    hidden: int = 16,
+    **torso: Any,
 ) -> Policy:
     """Return a policy whose parameters are all random, those of LayerNorm too."""
     atoms = 11 if head == "categorical" else 1
-    shape = NetworkShape(observation_size, hidden, actions, critics, head, atoms)
+    shape = NetworkShape(observation_size, hidden, actions, critics, head, atoms, **torso)
     generator = torch.Generator().manual_seed(3)
     parameters = initialise(shape, generator, torch.device("cpu"))
-    for name in ("norm.scale", "norm.shift"):
+    for name in [name for name in parameters if name.startswith("norm")]:
         parameters[name].add_(0.3 * torch.randn(parameters[name].shape, generator=generator))
     return Policy(shape, parameters, torch.linspace(-2.0, 5.0, atoms) if head == "categorical" else None)
 

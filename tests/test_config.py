@@ -41,7 +41,7 @@ def test_preset(name: str) -> None:
     assert (found.regulariser_weight, found.regulariser_temperature) == ("exponential", 1.0)
     assert (found.regulariser_reduction, found.n_step, found.discount) == ("sum", 3, 0.99)
     assert (found.atoms, found.value_min, found.value_max) == (101, None, None)
-    assert found.target_critics is None
+    assert (found.target_critics, found.categorical_target) == (None, "distribution")
     validate(replace(CONFIG, algo=name, algorithm=found))
 
 
@@ -73,6 +73,8 @@ def test_the_defaults_are_the_papers() -> None:
         "target_update_rate": 0.005,
         "weight_decay": 0.0,
         "normalise_observations": False,
+        "torso": "plain",
+        "blocks": 1,
     }
     assert dataclasses.asdict(CONFIG.exploration) == {
         "exploration": "joint",

@@ -36,6 +36,10 @@ STOPPED: dict[str, TrainConfig] = {
         normalise_observations=True, state_noise=0.1, reward_noise=0.1,
     ),
     "masks": quick_config("toy-masked", env_steps=200, updates_per_env_step=1.0, eval_every=8),
+    "beyond the paper": quick_config(
+        "toy-counting", env_steps=400, action_repeat=2, updates_per_env_step=0.6, eval_every=4, target_critics=1,
+        act_with="critic-per-episode", epsilon_schedule="exploratory-actions", epsilon_decay=0.98,
+    ),
     "every combination of the choices": quick_config(
         "toy-levers", "dqn", env_steps=200, updates_per_env_step=1.0, eval_every=4
     ),

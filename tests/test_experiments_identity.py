@@ -49,11 +49,11 @@ def test_the_defaults_that_hashes_stand_on() -> None:
             "decomposition": "mean", "head": "utilities", "critics": 10, "beta": 0.5,
             "regulariser_weight": "exponential", "regulariser_temperature": 1.0, "regulariser_reduction": "sum",
             "double_q": False, "ensemble_target": "max-of-mean", "target_critics": None, "n_step": 3,
-            "discount": 0.99, "atoms": 101, "value_min": None, "value_max": None,
+            "discount": 0.99, "atoms": 101, "categorical_target": "distribution", "value_min": None, "value_max": None,
         },
         "learner": {
             "hidden_size": 512, "learning_rate": 1e-4, "batch_size": 256, "gradient_clip": 40.0,
-            "target_update_rate": 0.005,
+            "target_update_rate": 0.005, "torso": "plain", "blocks": 1,
         },
         "exploration": {
             "exploration": "joint", "epsilon_min": 0.05, "epsilon_decay": 0.99995,

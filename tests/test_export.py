@@ -49,6 +49,7 @@ CASES: dict[str, dict[str, Any]] = {
     "decqn-c51": {"head": "categorical"},
     "c51-ensemble": {"head": "categorical", "critics": 3},
     "wide-observations": {"hidden": 7, "critics": 2},
+    "prenorm": {"torso": "prenorm", "blocks": 2, "critics": 2},
 }
 
 

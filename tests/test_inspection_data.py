@@ -11,9 +11,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from export_helpers import random_masks, random_policy
+from revalued.acting.normalisation import ObservationNormaliser
 from revalued.acting.policy import Policy
 from revalued.actions import FactorisedActions
 from revalued.envs import LeverGame, MaskedLevers
+from revalued.envs.repeat import Repeated
 from revalued.report.inspection.episode import judge, record_episode
 from revalued.training.evaluation import greedy_episodes
 
@@ -88,6 +90,22 @@ def test_blocks_change_nothing(head: str, monkeypatch: pytest.MonkeyPatch) -> No
         np.testing.assert_allclose(getattr(parts, name), getattr(whole, name), rtol=1e-4, atol=1e-6)
     assert np.array_equal(np.nanargmax(whole.utilities, axis=2), actions)
     assert np.array_equal(~np.isnan(whole.utilities), policy.shape.actions.legal(masks))
+
+
+def test_normalised_observations_and_repeated_actions_are_those_of_evaluation() -> None:
+    env = Repeated(LeverGame((2, 3, 4), num_colours=3, episode_steps=9), 2)
+    shape = env.observation_space.shape
+    assert shape is not None
+    policy = random_policy(FactorisedActions((2, 3, 4)), critics=3, observation_size=shape[0])
+    raw = record_episode(env, policy, seed=5)
+    policy.normaliser = ObservationNormaliser(shape[0])
+    policy.normaliser.observe(np.random.default_rng(0).normal(3.0, 0.1, (50, shape[0])).astype(np.float32))
+    record = record_episode(env, policy, seed=5)
+    assert record.actions.tolist() == policy.greedy(record.observations).tolist()
+    assert record.actions.tolist() != raw.actions.tolist()
+    (outcome,) = greedy_episodes(env, policy, [5])
+    assert record.outcome == outcome
+    assert (outcome.length, len(record.actions)) == (9, 5)
 
 
 def test_an_episode_is_the_one_that_evaluation_plays() -> None:

@@ -17,7 +17,9 @@ from revalued.errors import UserError, unknown_name
 Decomposition = Literal["mean", "sum", "branch", "logit-mean", "atomic"] | str
 """Those built in, or one that `revalued.register_decomposition` has added."""
 Head = Literal["utilities", "dueling", "categorical"]
+Torso = Literal["plain", "prenorm"]
 EnsembleTarget = Literal["max-of-mean", "mean-of-max"]
+CategoricalTarget = Literal["distribution", "hl-gauss"]
 WeightFunction = Literal["exponential", "quadratic"]
 Reduction = Literal["sum", "mean"]
 Exploration = Literal["joint", "per-dimension"]
@@ -56,6 +58,8 @@ class AlgorithmConfig:
     """Discount factor γ."""
     atoms: int = 101
     """Number Z of atoms of a categorical head."""
+    categorical_target: CategoricalTarget = "distribution"
+    """What a categorical head learns: the return's distribution (C51), or the target value as a smoothed histogram."""
     value_min: float | None = None
     """Lowest atom of a categorical head; by default from the task's reward range."""
     value_max: float | None = None
@@ -85,6 +89,10 @@ class LearnerConfig:
     """Weights shrink by this times the learning rate in every update (AdamW); norms and biases do not."""
     normalise_observations: bool = False
     """Shift and scale observations by the running mean and deviation of what has been seen."""
+    torso: Torso = "plain"
+    """Before the head: the paper's residual block, or blocks that normalise their input (torch engine only)."""
+    blocks: int = 1
+    """Residual blocks of a `prenorm` torso, from 1 to 3."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,9 @@
 """K critics side by side: their parameters stacked on a leading axis, and what their outputs mean.
 
 Every critic is Linear(D → H), a residual block h + relu(W2 relu(W1 h)), LayerNorm, and one linear layer to everything
-its head predicts. `predict` says it, and automatic differentiation of it is what learning is; C computes the same.
+its head predicts. A `prenorm` torso has one to three blocks h + W2 relu(W1 LayerNorm(h)) instead, as in SimBa (Lee et
+al. 2024), though of constant width. `predict` says it, and automatic differentiation of it is what learning is; C
+computes the same of the plain one.
 """
 
 from __future__ import annotations
@@ -13,10 +15,12 @@ import torch
 from torch import Tensor
 
 from revalued.actions import FactorisedActions
-from revalued.config import Head
+from revalued.config import Head, Torso
 from revalued.ops.utilities import aggregate_dueling
 
 LAYER_NORM_EPSILON = 1e-5
+_PRENORM = {"norm": ("scale", "shift"), "first": ("weight", "bias"), "second": ("weight", "bias")}
+"""The layers of a block of a `prenorm` torso; their names end with the number of the block."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +33,8 @@ class NetworkShape:
     critics: int
     head: Head
     atoms: int = 1
+    torso: Torso = "plain"
+    blocks: int = 1
 
     @property
     def head_size(self) -> int:
@@ -46,13 +52,22 @@ class NetworkShape:
     def sizes(self) -> dict[str, tuple[int, int]]:
         """Return rows and columns of every parameter of one critic."""
         hidden = self.hidden_size
-        return {
-            # the last row is the bias: observations come with a one behind them
-            "input": (self.observation_size + 1, hidden),
+        plain = {
             "block1.weight": (hidden, hidden),
             "block1.bias": (1, hidden),
             "block2.weight": (hidden, hidden),
             "block2.bias": (1, hidden),
+        }
+        prenorm = {
+            f"{layer}{block}.{name}": (hidden if name == "weight" else 1, hidden)
+            for block in range(1, self.blocks + 1)
+            for layer, names in _PRENORM.items()
+            for name in names
+        }
+        return {
+            # the last row is the bias: observations come with a one behind them
+            "input": (self.observation_size + 1, hidden),
+            **(plain if self.torso == "plain" else prenorm),
             "norm.scale": (1, hidden),
             "norm.shift": (1, hidden),
             "head.weight": (hidden, self.head_size),
@@ -72,10 +87,11 @@ def zeros(shape: NetworkShape, device: torch.device) -> Parameters:
 def initialise(shape: NetworkShape, generator: torch.Generator, device: torch.device) -> Parameters:
     """Draw every weight and bias from Uniform(±1/√fan_in), independently for each critic."""
     parameters = zeros(shape, torch.device("cpu"))
-    parameters["norm.scale"].fill_(1.0)
     for name, tensor in parameters.items():
         layer = name.split(".")[0]
-        if layer != "norm":
+        if name.endswith(".scale"):
+            tensor.fill_(1.0)
+        elif not layer.startswith("norm"):
             bound = 1 / math.sqrt(shape.observation_size if layer == "input" else shape.hidden_size)
             tensor.uniform_(-bound, bound, generator=generator)
     return {name: tensor.to(device) for name, tensor in parameters.items()}
@@ -84,7 +100,7 @@ def initialise(shape: NetworkShape, generator: torch.Generator, device: torch.de
 def decayed_weights(parameters: Parameters) -> list[Tensor]:
     """Return the parameters that inputs are multiplied by, without biases and norms: views, not copies."""
     without_bias = parameters["input"][:, :-1]
-    return [without_bias, *(parameters[f"{layer}.weight"] for layer in ("block1", "block2", "head"))]
+    return [without_bias, *(tensor for name, tensor in parameters.items() if name.endswith(".weight"))]
 
 
 def interpret(output: Tensor, shape: NetworkShape, exists: Tensor | None) -> Tensor:
@@ -99,12 +115,24 @@ def predict(parameters: Parameters, observations: Tensor, shape: NetworkShape, e
     """Return utilities [K, B, N, A] (or logits) of observations [B, D]."""
     inputs = torch.nn.functional.pad(observations, (0, 1), value=1.0)  # the ones carry the input layer's bias
     hidden = torch.bmm(inputs.expand(shape.critics, -1, -1), parameters["input"])
-    block = torch.baddbmm(parameters["block1.bias"], hidden, parameters["block1.weight"]).relu_()
-    block = torch.baddbmm(parameters["block2.bias"], block, parameters["block2.weight"]).relu_()
-    normal = torch.nn.functional.layer_norm(hidden + block, [shape.hidden_size], eps=LAYER_NORM_EPSILON)
-    features = torch.addcmul(parameters["norm.shift"], normal, parameters["norm.scale"])
+    if shape.torso == "plain":
+        block = _linear(parameters, "block1", hidden).relu_()
+        hidden = hidden + _linear(parameters, "block2", block).relu_()
+    else:
+        for number in range(1, shape.blocks + 1):
+            block = _linear(parameters, f"first{number}", _norm(parameters, f"norm{number}", hidden)).relu_()
+            hidden = hidden + _linear(parameters, f"second{number}", block)
+    features = _norm(parameters, "norm", hidden)
     if features.requires_grad and shape.trunk_gradient_scale != 1:
         # between two equal ends lies nothing new, but only one of them passes its share of the gradient on
         features = torch.lerp(features.detach(), features, shape.trunk_gradient_scale)
-    output = torch.baddbmm(parameters["head.bias"], features, parameters["head.weight"])
-    return interpret(output, shape, exists)
+    return interpret(_linear(parameters, "head", features), shape, exists)
+
+
+def _linear(parameters: Parameters, layer: str, inputs: Tensor) -> Tensor:
+    return torch.baddbmm(parameters[f"{layer}.bias"], inputs, parameters[f"{layer}.weight"])
+
+
+def _norm(parameters: Parameters, layer: str, inputs: Tensor) -> Tensor:
+    normal = torch.nn.functional.layer_norm(inputs, inputs.shape[-1:], eps=LAYER_NORM_EPSILON)
+    return torch.addcmul(parameters[f"{layer}.shift"], normal, parameters[f"{layer}.scale"])

@@ -11,6 +11,7 @@ import numpy as np
 from revalued.algorithms.presets import starting_config
 from revalued.config import (
     ActWith,
+    CategoricalTarget,
     Decomposition,
     EngineName,
     EnsembleTarget,
@@ -18,6 +19,7 @@ from revalued.config import (
     Exploration,
     Head,
     Reduction,
+    Torso,
     TrainConfig,
     WeightFunction,
     from_dict,
@@ -47,6 +49,7 @@ class Settings(TypedDict, total=False):
     n_step: int
     discount: float
     atoms: int
+    categorical_target: CategoricalTarget
     value_min: float | None
     value_max: float | None
     hidden_size: int
@@ -56,6 +59,8 @@ class Settings(TypedDict, total=False):
     target_update_rate: float | Literal["auto"]
     weight_decay: float
     normalise_observations: bool
+    torso: Torso
+    blocks: int
     exploration: Exploration
     epsilon_min: float
     epsilon_decay: float

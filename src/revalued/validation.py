@@ -33,6 +33,9 @@ def validate(config: TrainConfig) -> None:
     _require(rate == "auto" or 0 < rate <= 1, "target_update_rate", rate, "above 0 and at most 1, or auto")
     decay = learner.weight_decay
     _require(0 <= decay * learner.learning_rate < 1, "weight_decay", decay, "at least 0, and below 1 / learning_rate")
+    _require(1 <= learner.blocks <= 3, "blocks", learner.blocks, "at least 1 and at most 3")
+    if learner.torso == "plain" and learner.blocks > 1:
+        raise UserError(f"blocks = {learner.blocks} is not possible: the plain torso has one, use --torso prenorm")
     for name in ("env_steps", "num_envs", "eval_every", "eval_episodes", "max_eval_steps", "log_every"):
         _require(getattr(schedule, name) >= 1, name, getattr(schedule, name), "at least 1")
     ratio = schedule.updates_per_env_step
@@ -93,6 +96,11 @@ def _validate_algorithm(algorithm: AlgorithmConfig) -> None:
             f"the categorical head predicts distributions, which decomposition {algorithm.decomposition} cannot "
             "combine: use --decomposition logit-mean or atomic"
         )
+    if algorithm.categorical_target != "distribution" and not categorical:
+        raise UserError(
+            f"categorical_target = {algorithm.categorical_target} is not possible: the {algorithm.head} head has no "
+            "atoms to classify values with, use --head categorical"
+        )
     if categorical and algorithm.is_regularised:
         raise UserError("the regulariser acts on utilities, and the categorical head has none: use --beta 0")
     if categorical:
@@ -116,8 +124,11 @@ def _validate_target(algorithm: AlgorithmConfig) -> None:
             f"target_critics takes the smallest value of the action that the ensemble's mean prefers, and "
             f"--ensemble-target {algorithm.ensemble_target} has no such action: use max-of-mean"
         )
-    if algorithm.head == "categorical":
-        raise UserError("target_critics takes the smallest of some values, and distributions have no smallest one")
+    if algorithm.head == "categorical" and algorithm.categorical_target == "distribution":
+        raise UserError(
+            "target_critics takes the smallest of some values, and distributions have no smallest one: "
+            "use --categorical-target hl-gauss"
+        )
 
 
 def _require(condition: bool, name: str, value: object, allowed: str) -> None:

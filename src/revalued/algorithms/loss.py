@@ -130,7 +130,8 @@ def utility_target(
 def categorical_target(
     algorithm: AlgorithmConfig, predictions: Predictions, batch: TensorBatch, legal: Tensor | None, support: Tensor
 ) -> Tensor:
-    """Return the projected target distribution [B, Z]: a mixture, in equal parts, of the K target critics'.
+    """Return the target distribution [B, Z]: the projected mixture, in equal parts, of the K target critics' (C51), or
+    the target value as a histogram (HL-Gauss), made of their expected values' mean or the smallest of those drawn.
 
     The sub-actions are those of largest expected value: under the ensemble's mean (max-of-mean), or under each critic
     by itself (mean-of-max); double Q lets the online critics choose.
@@ -143,5 +144,9 @@ def categorical_target(
         choice = greedy_actions(values, legal)
     index = choice[..., None, None].expand(*choice.shape, 1, support.shape[0])
     logits = categorical.average_logits(predictions.target_next.gather(3, index).squeeze(3))
+    if algorithm.categorical_target == "hl-gauss":
+        q_values = categorical.expected_values(logits, support)
+        next_values = q_values.mean(dim=0) if predictions.drawn is None else q_values[predictions.drawn].amin(dim=0)
+        return categorical.gaussian_histogram(n_step_target(batch.returns, batch.discounts, next_values), support)
     mixture = logits.softmax(dim=-1).mean(dim=0)
     return categorical.project_distribution(mixture, batch.returns, batch.discounts, support)

@@ -105,21 +105,32 @@ def _critic(
         product = graph.add("MatMul", f"{name}.product", inputs, graph.constant(f"{name}.weight", weight, np.float32))
         return graph.add("Add", name, product, graph.constant(f"{name}.bias", bias, np.float32))
 
+    def normed_linear(layer: str, norm: str, inputs: str) -> str:
+        """Scale and shift of a LayerNorm are multiplied into the layer behind it."""
+        name, epsilon = f"{critic}.{norm}", LAYER_NORM_EPSILON
+        normal = graph.add("LayerNormalization", name, inputs, "ones", axis=-1, epsilon=epsilon)
+        weight, bias = weights[f"{layer}.weight"], weights[f"{layer}.bias"]
+        return linear(layer, normal, weights[f"{norm}.scale"].T * weight, weights[f"{norm}.shift"] @ weight + bias)
+
     # the last row of the input layer is its bias
     weight, bias = weights["input"][:-1], weights["input"][-1:]
     hidden = linear("input", observation, weight, bias)
+    if shape.torso == "prenorm":
+        for block in range(1, shape.blocks + 1):
+            inner = normed_linear(f"first{block}", f"norm{block}", hidden)
+            inner = graph.add("Relu", f"{critic}.first{block}.relu", inner)
+            inner = linear(f"second{block}", inner, weights[f"second{block}.weight"], weights[f"second{block}.bias"])
+            hidden = graph.add("Add", f"{critic}.residual{block}", hidden, inner)
+        return normed_linear("head", "norm", hidden)
     if merging_shrinks(shape):
         merged = bias @ weights["block1.weight"] + weights["block1.bias"]
-        block = linear("block1", observation, weight @ weights["block1.weight"], merged)
+        inner = linear("block1", observation, weight @ weights["block1.weight"], merged)
     else:
-        block = linear("block1", hidden, weights["block1.weight"], weights["block1.bias"])
-    block = graph.add("Relu", f"{critic}.block1.relu", block)
-    block = linear("block2", block, weights["block2.weight"], weights["block2.bias"])
-    block = graph.add("Relu", f"{critic}.block2.relu", block)
-    residual = graph.add("Add", f"{critic}.residual", hidden, block)
-    normal = graph.add("LayerNormalization", f"{critic}.norm", residual, "ones", axis=-1, epsilon=LAYER_NORM_EPSILON)
-    head = weights["norm.scale"].T * weights["head.weight"]
-    return linear("head", normal, head, weights["norm.shift"] @ weights["head.weight"] + weights["head.bias"])
+        inner = linear("block1", hidden, weights["block1.weight"], weights["block1.bias"])
+    inner = graph.add("Relu", f"{critic}.block1.relu", inner)
+    inner = linear("block2", inner, weights["block2.weight"], weights["block2.bias"])
+    inner = graph.add("Relu", f"{critic}.block2.relu", inner)
+    return normed_linear("head", "norm", graph.add("Add", f"{critic}.residual", hidden, inner))
 
 
 def _utilities(graph: Graph, policy: Policy) -> str:

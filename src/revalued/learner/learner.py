@@ -50,7 +50,7 @@ class Learner:
         self.support = None if support is None else torch.linspace(*support, shape.atoms, device=device)
         self.normaliser = ObservationNormaliser(shape.observation_size) if config.normalise_observations else None
         self._engine: Engine
-        if resolve_engine(engine, device, compiled=compile_update) == "native":
+        if resolve_engine(engine, device, compiled=compile_update, torso=shape.torso) == "native":
             self._engine = NativeEngine(self)
         else:
             self._engine = TorchEngine(self, compiled=compile_update)

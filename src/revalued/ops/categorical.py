@@ -1,8 +1,12 @@
-"""Categorical (C51) value distributions, factorised at the logits."""
+"""Categorical (C51) value distributions, factorised at the logits, and values as classes (HL-Gauss)."""
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
+
+SMOOTHING = 0.75
+"""Deviation of HL-Gauss in units of the atoms' distance, as its authors recommend: mass falls on about six atoms."""
 
 
 def expected_values(logits: Tensor, support: Tensor) -> Tensor:
@@ -33,6 +37,19 @@ def project_distribution(probabilities: Tensor, returns: Tensor, discounts: Tens
     projected.scatter_add_(1, below, probabilities * (1 - share_above))
     projected.scatter_add_(1, above, probabilities * share_above)
     return projected
+
+
+def gaussian_histogram(values: Tensor, support: Tensor) -> Tensor:
+    """HL-Gauss: p_z = Φ((z + ς/2 − y)/σ) − Φ((z − ς/2 − y)/σ), divided by the sum; [B, Z] from values y [B].
+
+    ς is the distance of the equally spaced atoms `support` [Z], σ = 0.75 ς. A value beyond the support's ends counts as
+    the end. Farebrother et al. 2024.
+    """
+    spacing = (support[-1] - support[0]) / (len(support) - 1)
+    edges = torch.cat([support - spacing / 2, support[-1:] + spacing / 2])
+    within = values.clamp(support[0], support[-1])[:, None]
+    below: Tensor = torch.special.ndtr((edges - within) / (SMOOTHING * spacing))
+    return below.diff(dim=1) / (below[:, -1:] - below[:, :1])
 
 
 def cross_entropy(target_probabilities: Tensor, logits: Tensor) -> Tensor:

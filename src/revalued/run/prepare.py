@@ -38,7 +38,7 @@ def prepare(config: TrainConfig, env: EnvSource | None = None, *, task: Task | N
         execution,
         threads=resolve_threads(execution.threads),
         device=str(device),
-        engine=resolve_engine(execution.engine, device, compiled=execution.compile),
+        engine=resolve_engine(execution.engine, device, compiled=execution.compile, torso=config.learner.torso),
     )
     config = replace(config, execution=execution)
     refuse_too_large(config, shape, task)

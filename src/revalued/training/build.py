@@ -39,6 +39,8 @@ def agent_shape(config: TrainConfig, task: TaskInfo) -> AgentShape:
         critics=algorithm.critics,
         head=algorithm.head,
         atoms=algorithm.atoms if categorical else 1,
+        torso=config.learner.torso,
+        blocks=config.learner.blocks,
     )
     return AgentShape(network, _support(algorithm, task, config.action_repeat) if categorical else None, task.mask_size)
 

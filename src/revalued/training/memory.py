@@ -65,7 +65,9 @@ def _workspace(config: TrainConfig, shape: AgentShape) -> Part:
             + network.head_size * (network.critics * passes + 2 * kept + 2 * threads)
         )
     else:
-        numbers = rows * network.critics * (5 * network.hidden_size + (3 + passes) * network.head_size)
+        numbers = (
+            rows * network.critics * ((1 + 4 * network.blocks) * network.hidden_size + (3 + passes) * network.head_size)
+        )
     observations = 4 * rows * (network.observation_size + 1)
     return Part("an update", _FLOAT * (numbers + observations), "--batch-size, --hidden-size, --bins", on_device=True)
 
