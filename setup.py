@@ -1,7 +1,6 @@
 """The native engine's C code; everything else about the package is in pyproject.toml.
 
-It is optional: without a C compiler the installation goes on, and PyTorch does the work. It is compiled with OpenMP but
-linked to no OpenMP library, for it must use the one that PyTorch has loaded (see native/library.py).
+It is optional: without a C compiler the installation goes on, and PyTorch does the work.
 """
 
 import hashlib
@@ -24,7 +23,7 @@ setup(
             sources=[str(path) for path in SOURCES],
             depends=[str(path) for path in HEADERS],
             define_macros=[("REVALUED_DIGEST", f'"{DIGEST}"')],
-            extra_compile_args=["-std=gnu11", "-O3", "-fopenmp", *NO_LIMITS],
+            extra_compile_args=["-std=gnu11", "-O3", "-fopenmp-simd", "-pthread", *NO_LIMITS],
             optional=True,
         )
     ]

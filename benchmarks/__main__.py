@@ -7,9 +7,10 @@ import importlib
 
 from rich.console import Console
 
+from benchmarks.quiet import ROUNDS
 from benchmarks.report import RESULTS, Figure, print_report, print_summary, save
 
-SECTIONS = ("update", "scaling", "pipeline", "runs", "startup", "memory", "latency", "cluster", "peers")
+SECTIONS = ("update", "scaling", "pipeline", "runs", "startup", "memory", "latency", "cluster", "peers", "load")
 
 
 def main() -> None:
@@ -26,7 +27,10 @@ def main() -> None:
     console.width = max(console.width, 150)  # a file or a narrow window must not cut numbers off
     figures: list[Figure] = []
     for name in arguments.sections or SECTIONS:
+        before = ROUNDS.thrown_away
         report = importlib.import_module(f"benchmarks.{name}").measure(quick=arguments.quick)
+        if thrown_away := ROUNDS.thrown_away - before:
+            report.notes.append(f"{thrown_away} rounds thrown away: something else was running before or after them")
         print_report(report, console)
         figures += report.figures
         if arguments.save and not report.skipped:

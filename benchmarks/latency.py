@@ -17,14 +17,14 @@ import torch
 from benchmarks.measures import paired_ratio, summarise
 from benchmarks.processes import Timed, alternate, serve
 from benchmarks.report import Figure, Report
-from benchmarks.sizes import Size, task_size
+from benchmarks.sizes import LEAN, Size, task_size
 from revalued.acting.policy import Policy
 from revalued.envs.spaces.choice_table import ActionPart, ChoiceTable
 from revalued.native.choice import native_critics
 from revalued.networks import initialise
 
 COLUMNS = [
-    "task", "K", "batch", "agent ms", "agent-2 ms", "onnx-1 ms", "onnx-2 ms", "fastest onnx", "agent / onnx",
+    "task", "K", "H", "batch", "agent ms", "agent-2 ms", "onnx-1 ms", "onnx-2 ms", "fastest onnx", "agent / onnx",
 ]  # fmt: skip
 KINDS = ("agent", "agent-2", "onnx-1", "onnx-2")
 """The agent with one and two threads, onnxruntime with one and two threads."""
@@ -33,8 +33,8 @@ QUICK_ROUNDS, QUICK_BUDGET_SECONDS = 2, 0.02
 
 
 def measure(*, quick: bool) -> Report:
-    """Measure batches of 1, 16 and 256 at walker and dog sizes, with 1 and 10 critics."""
-    report = Report("latency", "One greedy decision: hidden 512, CPU", COLUMNS)
+    """Measure batches of 1, 16 and 256 at walker and dog sizes, with 1 and 10 critics and the lean ensemble."""
+    report = Report("latency", "One greedy decision on a CPU", COLUMNS)
     missing = [name for name in ("onnx", "onnxruntime") if importlib.util.find_spec(name) is None]
     if missing:
         report.skipped, report.notes = True, [f"skipped: {' and '.join(missing)} not installed"]
@@ -43,11 +43,11 @@ def measure(*, quick: bool) -> Report:
     with ExitStack() as stack:
         rivals = {kind: stack.enter_context(Timed("benchmarks.latency")) for kind in KINDS}
         for task in ("walker", "dog"):
-            for critics in (1, 10):
+            for critics, hidden in ((1, 512), (10, 512), LEAN):
                 for batch in (1, 16, 256):
-                    size = task_size(task, critics=critics, batch_size=batch)
+                    size = task_size(task, critics=critics, hidden_size=hidden, batch_size=batch)
                     seconds = {kind: rival.prepare(kind=kind, size=size.to_dict()) for kind, rival in rivals.items()}
-                    times = alternate(rivals, rounds, seconds, budget)
+                    times = alternate(rivals, rounds, seconds, budget, check=not quick)
                     _add(report, task, size, times)
     report.notes = [
         "agent: Policy.greedy with one thread, agent-2 with two; onnx: the file of `revalued export` in onnxruntime,",
@@ -66,14 +66,15 @@ def _add(report: Report, task: str, size: Size, times: dict[str, list[list[float
     ratio = paired_ratio(times[agent], times[best])
     report.rows.append(
         {
-            "task": task, "K": size.critics, "batch": size.batch_size, "size": size.to_dict(),
+            "task": task, "K": size.critics, "H": size.hidden_size, "batch": size.batch_size, "size": size.to_dict(),
             **{f"{kind} ms": sample.median for kind, sample in samples.items()},
             "quartiles ms": {kind: [sample.lower_quartile, sample.upper_quartile] for kind, sample in samples.items()},
             "fastest onnx": best, "ratio": ratio.median,
             "ratio quartiles": [ratio.lower_quartile, ratio.upper_quartile], "agent / onnx": str(ratio),
         }
     )  # fmt: skip
-    name = f"greedy decision, {task}, K = {size.critics}, batch {size.batch_size}: onnx, reference is the agent"
+    shape = f"K = {size.critics}, H = {size.hidden_size}, batch {size.batch_size}"
+    name = f"greedy decision, {task}, {shape}: onnx, reference is the agent"
     report.figures.append(Figure(name, samples[best].median, "ms", samples[agent].median, 1 / ratio.median))
 
 

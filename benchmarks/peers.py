@@ -50,7 +50,7 @@ def _compare(report: Report, task: str, libraries: list[str], capacity: int, *, 
         for name, process in peers.items():
             seconds[name] = process.prepare(library=name, capacity=capacity, **_sizes(decqn))
         rounds, budget = (2, 0.1) if quick else (5, 0.3)
-        times = alternate({**ours, **peers}, rounds, seconds, budget)
+        times = alternate({**ours, **peers}, rounds, seconds, budget, check=not quick)
     samples = {name: summarise([1000 * t for listed in found for t in listed]) for name, found in times.items()}
     for name, sample in samples.items():
         ratio = paired_ratio(times[name], times["decqn"]).median

@@ -1,4 +1,4 @@
-"""Pictures from the saved results alone: `python -m benchmarks.plot` writes results/figures/update-*.png."""
+"""Pictures from the saved results alone: `python -m benchmarks.plot` writes results/figures/update-*.png, load.png."""
 
 from __future__ import annotations
 
@@ -20,11 +20,13 @@ COLOURS = {"walker": "tab:blue", "dog": "tab:orange"}
 
 
 def plot(results: Path, images: Path) -> list[Path]:
-    """Draw update times over K, and over bins and N, from `scaling.json`."""
-    data = load("scaling", results)
+    """Draw update times over K, width, bins and N, from `scaling.json`, and beside others from `load.json`."""
+    figures = draw(load("scaling", results))
+    if (results / "load.json").exists():
+        figures |= draw_load(load("load", results))
     images.mkdir(parents=True, exist_ok=True)
     written = []
-    for name, figure in draw(data).items():
+    for name, figure in figures.items():
         written.append(images / f"{name}.png")
         figure.savefig(written[-1], dpi=120, metadata={"Software": None})  # no version: the same data, the same bytes
         pyplot.close(figure)
@@ -35,10 +37,50 @@ def draw(data: dict[str, Any]) -> dict[str, Figure]:
     """Return the pictures by name."""
     with pyplot.rc_context({"axes.grid": True, "grid.alpha": 0.3}):
         figures = {"update-over-critics": _over_critics(data), "update-over-actions": _over_actions(data)}
+        if any(row["series"] == "H" for row in data["rows"]):
+            figures["update-over-width"] = _over_width(data)
+    return _signed(figures, data)
+
+
+def draw_load(data: dict[str, Any]) -> dict[str, Figure]:
+    """Return the picture of updates beside other programs."""
+    with pyplot.rc_context({"axes.grid": True, "grid.alpha": 0.3}):
+        figures = {"load": _beside(data)}
+    return _signed(figures, data)
+
+
+def _signed(figures: dict[str, Figure], data: dict[str, Any]) -> dict[str, Figure]:
     for figure in figures.values():
         machine = f"{data['machine']['processor']}, {data['threads']} threads"
         figure.text(0.01, 0.005, machine, fontsize=6, color="gray")
     return figures
+
+
+def _beside(data: dict[str, Any]) -> Figure:
+    """Draw one thread and all of them as bars, a group for every situation."""
+    situations = list(dict.fromkeys(row["beside"] for row in data["rows"]))
+    shapes = list(dict.fromkeys((row["K"], row["H"]) for row in data["rows"]))
+    figure, all_axes = pyplot.subplots(
+        1, len(shapes), figsize=(3 * len(shapes), 3.6), layout="constrained", squeeze=False
+    )
+    for axes, (critics, hidden) in zip(all_axes[0], shapes, strict=True):
+        rows = [row for row in data["rows"] if (row["K"], row["H"]) == (critics, hidden)]
+        for offset, column in ((-0.2, "1 thread ms"), (0.2, "all threads ms")):
+            places = [situations.index(row["beside"]) + offset for row in rows]
+            axes.bar(places, [row[column] for row in rows], 0.4, label=column.removesuffix(" ms"))
+        axes.set_xticks(range(len(situations)), situations, rotation=30, ha="right")
+        axes.set_title(f"K = {critics}, hidden {hidden}")
+    all_axes[0][0].set_ylabel("time per update (ms)")
+    all_axes[0][0].legend()
+    return figure
+
+
+def _over_width(data: dict[str, Any]) -> Figure:
+    figure, axes = pyplot.subplots(figsize=(6, 4), layout="constrained")
+    _draw(axes, data, "H")
+    axes.set_xlabel("hidden units")
+    axes.set_title("Time of one update, K = 10")
+    return figure
 
 
 def _over_critics(data: dict[str, Any]) -> Figure:

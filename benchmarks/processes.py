@@ -17,6 +17,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from benchmarks.quiet import ROUNDS
+
 ROOT = Path(__file__).resolve().parent.parent
 # torch's own threads spin for some milliseconds after their work before they sleep
 SETTLE_SECONDS = 0.05
@@ -33,6 +35,8 @@ def serve(prepare: Callable[[dict[str, Any]], Callable[[], object]]) -> None:
             for _ in range(3):
                 work()
             answer: Any = _times(work, 3)
+        elif "seconds" in message:
+            answer = _times_within(work, message["seconds"])
         else:
             answer = _times(work, message["repetitions"])
         print(json.dumps(answer), file=answers, flush=True)
@@ -45,6 +49,14 @@ def _times(work: Callable[[], object], repetitions: int) -> list[float]:
         work()
         seconds.append(time.perf_counter() - start)
     return seconds
+
+
+def _times_within(work: Callable[[], object], seconds: float) -> list[float]:
+    times: list[float] = []
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        times += _times(work, 1)
+    return times
 
 
 class Timed:
@@ -65,10 +77,24 @@ class Timed:
         time.sleep(SETTLE_SECONDS)
         return self._ask({"repetitions": repetitions})
 
+    def begin(self, seconds: float) -> None:
+        """Let it work for so long, and do not wait for it."""
+        self._send({"seconds": seconds})
+
+    def finish(self) -> list[float]:
+        """Wait for what has begun and return the seconds of all its repetitions."""
+        return self._receive()
+
     def _ask(self, message: Mapping[str, Any]) -> list[float]:
+        self._send(message)
+        return self._receive()
+
+    def _send(self, message: Mapping[str, Any]) -> None:
         assert self._process.stdin is not None
-        assert self._process.stdout is not None
         print(json.dumps(message), file=self._process.stdin, flush=True)
+
+    def _receive(self) -> list[float]:
+        assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
             raise RuntimeError(f"the measuring process ended with code {self._process.wait()}")
@@ -92,16 +118,23 @@ def clean_environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith(changing)}
 
 
-def alternate(rivals: Mapping[str, Timed], rounds: int, seconds: Mapping[str, float], budget_seconds: float) -> dict[
-    str, list[list[float]]
-]:  # fmt: skip
+def alternate(
+    rivals: Mapping[str, Timed],
+    rounds: int,
+    seconds: Mapping[str, float],
+    budget_seconds: float,
+    *,
+    check: bool,
+) -> dict[str, list[list[float]]]:
     """Time all rivals in turn, for several rounds; each gets about `budget_seconds` per round, 3 repetitions at least.
 
-    Every second round goes backwards, so that none always profits from what came before it.
+    Every second round goes backwards, so that none always profits from what came before it. With `check`, only rounds
+    before and after which nothing else was running count.
     """
-    times: dict[str, list[list[float]]] = {name: [] for name in rivals}
-    for number in range(rounds):
-        for name in list(rivals)[:: 1 if number % 2 == 0 else -1]:
-            repetitions = max(3, int(budget_seconds / seconds[name]))
-            times[name].append(rivals[name].time(repetitions))
-    return times
+
+    def one_round(number: int) -> dict[str, list[float]]:
+        order = list(rivals)[:: 1 if number % 2 == 0 else -1]
+        return {name: rivals[name].time(max(3, int(budget_seconds / seconds[name]))) for name in order}
+
+    found = ROUNDS.repeat(rounds, one_round, check=check)
+    return {name: [times[name] for times in found] for name in rivals}

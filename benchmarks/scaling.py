@@ -1,4 +1,4 @@
-"""Section `scaling`: how an update's time grows with critics, bins and action dimensions."""
+"""Section `scaling`: how an update's time grows with critics, their width, bins and action dimensions."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from benchmarks.sizes import TASKS, Size, task_size
 COLUMNS = ["series", "task", "value", "update ms", "floor ms", "floor", "ratio [quartiles]", "floor GFLOP/s"]
 CRITICS = [1, 2, 3, 5, 10, 15, 20]
 BINS = [3, 10, 30, 75, 100]
+WIDTHS = [64, 128, 160, 192, 256, 384, 512]
 DIMENSIONS = [1, 2, 4, 8, 12, 16, 24, 32, 38]
 
 
 def measure(*, quick: bool) -> Report:
-    """Measure the three series, each with everything else fixed."""
-    report = Report("scaling", "Scaling of one update (REValueD loss, batch 256, hidden 512)", COLUMNS)
+    """Measure the four series, each with everything else fixed."""
+    report = Report("scaling", "Scaling of one update (REValueD loss, batch 256, hidden 512 but for H)", COLUMNS)
     tasks = ["walker"] if quick else ["walker", "dog"]
     with update_processes() as processes:
         for task in tasks:
@@ -28,6 +29,9 @@ def measure(*, quick: bool) -> Report:
             report.rows += _series(
                 processes, "bins", task, {bins: task_size(task, bins=bins) for bins in _some(BINS, quick)}, quick
             )
+        for task in tasks:
+            widths = {hidden: task_size(task, hidden_size=hidden) for hidden in _some(WIDTHS, quick)}
+            report.rows += _series(processes, "H", task, widths, quick)
         observations = TASKS["walker"][0]
         report.rows += _series(
             processes, "N", "walker", {n: Size(observations, n) for n in _some(DIMENSIONS, quick)}, quick
@@ -43,7 +47,7 @@ def measure(*, quick: bool) -> Report:
         )
     )
     report.notes = [
-        "bins and N: K = 10; N: with walker's 24 observations and 3 bins",
+        "bins, H and N: K = 10; N: with walker's 24 observations and 3 bins",
         f"with {widest['value']} bins the head has {_head_size(widest):,} outputs; its products are "
         f"{_head_share(widest):.0%} of the floor's arithmetic",
     ]

@@ -47,6 +47,10 @@ TASKS = {"walker": (24, 6), "quadruped": (78, 12), "humanoid": (67, 21), "dog": 
 """Observations and action dimensions."""
 
 
+LEAN = (10, 160)
+"""Critics and hidden units of an ensemble that costs about as much as one critic of 512."""
+
+
 def task_size(task: str, **changes: Any) -> Size:
     """Return the size of a task of the control suite, by default with REValueD's 10 critics and 3 bins."""
     return Size(*TASKS[task], **changes)
@@ -57,14 +61,15 @@ def cores() -> int:
     return resolve_threads(None)
 
 
-def make_learner(size: Size, engine: EngineName = "auto") -> Learner:
-    """Return a learner as a run would build it on a CPU."""
-    torch.set_num_threads(cores())  # as a run does; a learner that wants it otherwise says so itself
+def make_learner(size: Size, engine: EngineName = "auto", threads: int | None = None) -> Learner:
+    """Return a learner as a run would build it on a CPU, by default with one thread per core."""
+    threads = threads or cores()
+    torch.set_num_threads(threads)
     config = TrainConfig(
         task="",
         algorithm=AlgorithmConfig(critics=size.critics, beta=size.beta),
         learner=LearnerConfig(hidden_size=size.hidden_size, batch_size=size.batch_size),
-        execution=ExecutionConfig(threads=cores(), engine=engine),
+        execution=ExecutionConfig(threads=threads, engine=engine),
     )
     return build.make_learner(config, build.AgentShape(size.shape, None), torch.device("cpu"))
 

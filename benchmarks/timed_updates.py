@@ -19,7 +19,7 @@ def prepare(what: dict[str, Any]) -> Callable[[], object]:
     if kind in floor.ARRANGEMENTS:
         return floor.prepare(kind, size)
     rng = np.random.default_rng(0)
-    learner = make_learner(size, "torch" if kind == "torch engine" else "auto")
+    learner = make_learner(size, "torch" if kind == "torch engine" else "auto", what.get("threads"))
     if kind in ("update", "torch engine"):
         batches = itertools.cycle([random_batch(size, rng) for _ in range(4)])
         return lambda: learner.update(next(batches))

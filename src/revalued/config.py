@@ -163,12 +163,12 @@ def _nearby_fraction(value: float) -> Fraction:
 
 @dataclass(frozen=True)
 class ExecutionConfig:
-    """How the run is carried out. `workers` and `checkpoint_every` never change its results."""
+    """How the run is carried out. `workers`, `checkpoint_every` and, in C, `threads` never change its results."""
 
     workers: int = 0
     """Processes that step the environments; 0 steps them in this one."""
     threads: int | None = None
-    """Threads for matrix products; by default one per core. Results are reproducible for equal numbers of threads."""
+    """Threads that compute; by default one per core. Results do not depend on it, but for `torch` engine's rounding."""
     device: str = "auto"
     """`cpu`, `cuda`, `cuda:1`, or `auto`: CUDA where it is available."""
     engine: EngineName = "auto"

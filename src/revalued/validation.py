@@ -53,7 +53,7 @@ def validate(config: TrainConfig) -> None:
     _require(
         execution.workers <= schedule.num_envs, "workers", execution.workers, f"at most num_envs = {schedule.num_envs}"
     )
-    # a run of a larger machine keeps its number of threads, on which its rounding depends; libraries crash beyond
+    # a run of a larger machine keeps its number of threads, on which torch's rounding depends; libraries crash beyond
     most = max(_MAX_THREADS, 4 * (os.cpu_count() or 1))
     _require(
         execution.threads is None or 1 <= execution.threads <= most,

@@ -43,6 +43,8 @@ class ResumeArguments:
     """Prolong the run to so many environment interactions."""
     workers: int | None = None
     """Step the environments in so many processes from now on; results do not depend on it."""
+    threads: int | None = None
+    """Compute with so many threads from now on; results depend on it with `--engine torch` only, in their rounding."""
     cluster: str | None = None
     """Let the actors of the run work in this cluster from now on: local, auto or HOST:PORT."""
     engine: EngineName | None = None
@@ -104,6 +106,7 @@ def resume(arguments: list[str]) -> int:
             should_stop,
             env_steps=given.env_steps,
             workers=given.workers,
+            threads=given.threads,
             cluster=given.cluster,
             engine=given.engine,
             trust_modules=given.trust_module,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from ctypes import byref
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,10 +26,10 @@ from revalued.learner.engine import (
 from revalued.learner.metrics import Metrics
 from revalued.native import layout
 from revalued.native.acting import NativeCritics
-from revalued.native.layout import Memory, ParametersC, address, array_address
+from revalued.native.layout import Memory, ParametersC, address, aligned, array_address
 from revalued.native.library import load
 from revalued.native.merging import MergedLayers, merging_pays, writes_to
-from revalued.networks import LAYER_NORM_EPSILON, interpret, zeros
+from revalued.networks import LAYER_NORM_EPSILON, interpret
 from revalued.replay import Batch
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 ROWS_AT_A_TIME = 256
 """Rows that go through a critic together: enough for fast products, few enough to stay in a core's cache."""
+_ROWS_OF_A_PART, _WHOLE_UNIT = 128, 4
 _WIDTH_UNIT = 16
 _METRICS = ("loss", "td_loss", "mean_q", "td_error", "regulariser", "mean_target", "gradient_norm")
 
@@ -43,23 +45,37 @@ _NOT_FINITE = {-1: "targets", -2: "TD errors", -3: "gradients"}
 """What the library's answers mean."""
 
 
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """PyTorch's sums round differently with another number of threads."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 class NativeEngine:
     """The update in C: all of it where utilities are averaged or added up, else all but the loss."""
 
     def __init__(self, learner: Learner) -> None:
         self.learner, self._library, self._memory = learner, load(), Memory()
-        self._threads = torch.get_num_threads()
         shape, rows = learner.shape, learner.config.batch_size
+        # How the work is cut depends on the sizes alone, so that the number of threads changes no bit: a critic is one
+        # part, unless it is one of the last few that do not go evenly into most numbers of threads.
+        self._parts = max(1, rows // _ROWS_OF_A_PART)
+        self._threads = min(torch.get_num_threads(), shape.critics * self._parts)
         self._computes_loss = shape.head == "utilities" and learner.algorithm.decomposition in ("mean", "sum", "atomic")
         # with the loss in C a critic is done with before the next one begins, and they share memory
         self._places = self._threads if self._computes_loss else shape.critics
-        self._gradients = zeros(replace(shape, critics=min(shape.critics, self._threads)), learner.device)
         critics, outputs = shape.critics, (rows, shape.head_size)
         # of the next states and, for the regulariser, of those now
         target_passes = 2 if learner.algorithm.is_regularised else 1
         self._target = torch.zeros(critics, target_passes, *outputs)
         self._online_next = torch.zeros(critics, *outputs) if learner.algorithm.double_q else None
-        self._output, self._output_gradient = torch.zeros(2, self._places, *outputs).unbind()
+        kept = torch.zeros(2, self._places, aligned(math.prod(outputs)))
+        self._output, self._output_gradient = kept[..., : math.prod(outputs)].view(2, self._places, *outputs).unbind()
         # next and now; the last column carries the input layer's bias
         self._observations = torch.ones(2, rows, shape.observation_size + 1)
         self._next, self._now = self._observations.numpy()[..., :-1]
@@ -79,7 +95,7 @@ class NativeEngine:
         self._folded_after: list[int] | None = None
 
     def _lay_out(self) -> layout.UpdateC:
-        learner, reserve = self.learner, self._memory.reserve
+        learner, reserve, places = self.learner, self._memory.reserve, self._memory.reserve_places
         shape, rows, threads = learner.shape, learner.config.batch_size, self._threads
         critics, inputs, hidden, outputs = shape.critics, shape.observation_size + 1, shape.hidden_size, shape.head_size
         width = -(-(outputs + 1) // _WIDTH_UNIT) * _WIDTH_UNIT
@@ -92,43 +108,46 @@ class NativeEngine:
                 head_bias=reserve(critics, outputs),
             )
 
-        kept_hidden = reserve(self._places, rows, hidden)
+        kept_hidden = places(self._places, rows, hidden)
         kept = layout.KeptC(
             hidden=kept_hidden,
-            block1=reserve(self._places, rows, hidden),
-            block2=reserve(self._places, rows, hidden),
-            features=kept_hidden if self._merged is not None else reserve(self._places, rows, hidden),
-            mean=reserve(self._places, rows),
-            inverse_deviation=reserve(self._places, rows),
-            output=address(self._output),
-            output_gradient=address(self._output_gradient),
+            block1=places(self._places, rows, hidden),
+            block2=places(self._places, rows, hidden),
+            features=kept_hidden if self._merged is not None else places(self._places, rows, hidden),
+            mean=places(self._places, rows),
+            inverse_deviation=places(self._places, rows),
+            output=self._output.data_ptr(),
+            output_gradient=self._output_gradient.data_ptr(),
         )
         scratch = layout.ScratchC(
-            hidden=reserve(threads, block, hidden),
-            block1=reserve(threads, block, hidden),
-            block2=reserve(threads, block, hidden),
-            raw=reserve(threads, block, width),
-            mean=reserve(threads, block),
-            inverse_deviation=reserve(threads, block),
-            outputs=reserve(threads, 2, outputs),
+            hidden=places(threads, block, hidden),
+            block1=places(threads, block, hidden),
+            block2=places(threads, block, hidden),
+            raw=places(threads, block, width),
+            mean=places(threads, block),
+            inverse_deviation=places(threads, block),
+            outputs=places(threads, 2, outputs),
         )
         backward = layout.BackwardC(
-            scaled=reserve(threads, rows, width),
-            upstream=reserve(threads, rows, width),
-            residual=reserve(threads, rows, hidden),
-            block1=reserve(threads, rows, hidden),
-            merged=reserve(threads, inputs, hidden),
-            head=reserve(threads, hidden, width),
-            squares=reserve(threads, dtype=torch.float64),
+            scaled=places(threads, rows, width),
+            upstream=places(threads, rows, width),
+            residual=places(threads, rows, hidden),
+            block1=places(threads, rows, hidden),
+            merged=places(threads, inputs, hidden),
+            head=places(threads, hidden, width),
+            squares=reserve(threads, self._parts, dtype=torch.float64),
         )
         return layout.UpdateC(
             sgemm=self._library.sgemm,
+            set_product_threads=self._library.set_product_threads,
             threads=threads,
             critics=critics,
             rows=rows,
             inputs=inputs,
             hidden=hidden,
             outputs=outputs,
+            whole=critics - critics % _WHOLE_UNIT,
+            parts=self._parts,
             width=width,
             block=block,
             epsilon=LAYER_NORM_EPSILON,
@@ -137,7 +156,9 @@ class NativeEngine:
             target=ParametersC.of(learner.target),
             first_moment=ParametersC.of(learner.first_moment),
             second_moment=ParametersC.of(learner.second_moment),
-            gradients=ParametersC.of(self._gradients),
+            gradients=ParametersC(
+                **{name.replace(".", "_"): places(threads, *size) for name, size in shape.sizes().items()}
+            ),
             online_folding=folding(self._merged),
             target_folding=folding(self._merged_target),
             kept=kept,
@@ -163,7 +184,7 @@ class NativeEngine:
             temperature=algorithm.regulariser_temperature,
             targets=self._memory.reserve(rows),
             errors=self._memory.reserve(critics, rows),
-            sums=self._memory.reserve(critics, self._threads, len(_METRICS) - 1, dtype=torch.float64),
+            sums=self._memory.reserve(critics, self._parts, len(_METRICS) - 1, dtype=torch.float64),
             metrics=array_address(self._metrics, np.float64),
         )
 
@@ -235,7 +256,7 @@ class NativeEngine:
             return interpret(output, learner.shape, learner.exists)
 
         output = self._output.detach().requires_grad_()
-        with torch.enable_grad():
+        with torch.enable_grad(), _one_thread():
             predictions = Predictions(
                 meaning(output),
                 meaning(self._target[:, 0]),
@@ -245,8 +266,9 @@ class NativeEngine:
             )
             tensors = to_tensors(batch, learner.shape.actions, learner.device)
             terms = loss_terms(learner.algorithm, predictions, tensors, learner.exists, learner.support)
-        priorities = finite_priorities(terms, updates)
-        self._output_gradient.copy_(torch.autograd.grad(terms.loss, output)[0])
+            priorities = finite_priorities(terms, updates)
+            (gradient,) = torch.autograd.grad(terms.loss, output)
+        self._output_gradient.copy_(gradient)
         functions.revalued_step(byref(self._update), byref(self._step))
         self._count_writes()
         if not np.isfinite(self._norms).all():

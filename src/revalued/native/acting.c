@@ -6,6 +6,8 @@
 #include <math.h>
 #include <string.h>
 
+enum { WEIGHTS_FOR_ONE = 1 << 20 };
+
 /* out = relu(out + bias) + residual; both may be missing */
 VECTORISED static void activate(float *restrict out, const float *restrict bias, const float *restrict residual,
                                 int rows, int size)
@@ -39,7 +41,7 @@ VECTORISED static void layer_norm(const float *restrict features, const float *r
 /* One critic and a few rows. */
 static void outputs_of(const Critics *c, int critic, const float *x, int rows, float *out, int slot)
 {
-    size_t k = critic, D = c->inputs, H = c->hidden, O = c->outputs, own = (size_t)slot * c->block * H;
+    size_t k = critic, D = c->inputs, H = c->hidden, O = c->outputs, own = slot * aligned(c->block * H);
     const Parameters *p = &c->parameters;
     float *residual = c->residual + own, *block1 = c->block1 + own, *features = c->features + own;
     product(c->sgemm, 'N', 'N', rows, H, D, x, D, p->input + k * D * H, H, 0, residual, H);
@@ -67,37 +69,41 @@ static int group_end(const Critics *c, const int64_t *critics, int from, int row
     return to;
 }
 
+/* Outputs asked for: each group of rows is a chain of one part. */
+typedef struct {
+    const Critics *c;
+    const float *observations;
+    const int64_t *critics;
+    int rows;
+    float *out;
+} Question;
+
+static void answer(const void *context, int chain, int stage, Place at)
+{
+    const Question *q = context;
+    int row = 0, next = group_end(q->c, q->critics, 0, q->rows);
+    for (int group = 0; group < chain; group++) {
+        row = next;
+        next = group_end(q->c, q->critics, row, q->rows);
+    }
+    outputs_of(q->c, q->critics[row], q->observations + (size_t)row * q->c->inputs, next - row,
+               q->out + (size_t)row * q->c->outputs, at.slot);
+}
+
 /* Outputs [rows, O] of observations [rows, D], each through the critic named for it. A group of rows belongs to one
-   thread: it is too little work to be shared, and threads that wait for each other suffer from every other program.
-   Returns how many rows name a critic that there is not: then nothing has been computed. */
+   thread, and where they read few weights all of them do: waking another one would take as long. Returns how many rows
+   name a critic that there is not: then nothing has been computed. */
 int revalued_outputs(const Critics *c, const float *observations, const int64_t *critics, int rows, float *out)
 {
-    int wrong = 0, groups = 0, claimed = 0;
+    int wrong = 0, groups = 0;
     for (int row = 0; row < rows; row++)
         wrong += critics[row] < 0 || critics[row] >= c->critics;
     if (wrong)
         return wrong;
     for (int row = 0; row < rows; row = group_end(c, critics, row, rows))
         groups++;
-    int allowed = omp_get_max_threads() < c->max_threads ? omp_get_max_threads() : c->max_threads;
-    int before = c->set_product_threads ? c->set_product_threads(1) : 0;
-#pragma omp parallel num_threads(groups < allowed ? groups : allowed) if (groups > 1)
-    {
-        int slot = omp_get_thread_num(), mine, row = 0;
-#pragma omp atomic capture
-        mine = claimed++;
-        for (int group = 0; row < rows; group++) {
-            int next = group_end(c, critics, row, rows);
-            if (group == mine) {
-                outputs_of(c, critics[row], observations + (size_t)row * c->inputs, next - row,
-                           out + (size_t)row * c->outputs, slot);
-#pragma omp atomic capture
-                mine = claimed++;
-            }
-            row = next;
-        }
-    }
-    if (c->set_product_threads)
-        c->set_product_threads(before);
+    int threads = (double)groups * c->hidden * c->hidden < WEIGHTS_FOR_ONE ? 1 : c->threads;
+    Question question = {c, observations, critics, rows, out};
+    run_job(&(Job){answer, &question, c->set_product_threads, threads, 0, groups, groups, 1, 1});
     return 0;
 }

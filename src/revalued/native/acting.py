@@ -36,7 +36,7 @@ class NativeCritics:
         self._critics = CriticsC(
             sgemm=library.sgemm,
             set_product_threads=library.set_product_threads,
-            max_threads=threads,
+            threads=threads,
             critics=shape.critics,
             inputs=shape.observation_size + 1,
             hidden=shape.hidden_size,
@@ -45,7 +45,7 @@ class NativeCritics:
             epsilon=LAYER_NORM_EPSILON,
             parameters=ParametersC.of(self._parameters),
             merged=None if self._merged is None else self._merged.address,
-            **{name: self._memory.reserve(*size) for name in ("residual", "block1", "features")},
+            **{name: self._memory.reserve_places(*size) for name in ("residual", "block1", "features")},
         )
         # torch's memory is always aligned alike, and products round accordingly; the last column carries the bias
         self._inputs = torch.ones(self._capacity, shape.observation_size + 1)

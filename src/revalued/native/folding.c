@@ -73,5 +73,5 @@ void fold_critic(const Update *u, const Parameters *p, const Folding *f, int cri
     }
     int from = cut(O, at.part, at.parts, ALIGNED_FLOATS), to = cut(O, at.part + 1, at.parts, ALIGNED_FLOATS);
     fold_head(p->norm_scale + k * H, p->norm_shift + k * H, p->head_weight + k * H * O, p->head_bias + k * O, H, O, W,
-              from, to, u->scratch.outputs + at.slot * 2 * O, f->head_weight + k * H * W, f->head_bias + k * O);
+              from, to, u->scratch.outputs + at.slot * aligned(2 * O), f->head_weight + k * H * W, f->head_bias + k * O);
 }

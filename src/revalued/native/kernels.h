@@ -1,23 +1,24 @@
 /* Everything that the C code has in common: its structures, how threads share out work, and the matrix product.
 
    One gradient update of a stack of critics computes what `revalued.learner.torch_update` says with tensors, and its
-   loss is that of `revalued.algorithms.loss`; read those first. What differs is the order: every thread carries a
-   critic of its own (or, where there are more threads than critics, some rows of one) through a whole pass, a few rows
-   at a time, so that element-wise work finds its numbers in the core's cache and threads meet twice in an update
-   instead of a hundred times. Matrix products are left to the BLAS library that PyTorch brings along.
+   loss is that of `revalued.algorithms.loss`; read those first. What differs is the order: a thread carries a critic
+   (or, where there are few, a part of its rows) through a whole pass, a few rows at a time, so that element-wise work
+   finds its numbers in the core's cache and threads meet a few times in an update instead of a hundred times. Matrix
+   products are left to the BLAS library that PyTorch brings along. How the work is cut depends on the sizes alone, so
+   the number of threads changes no bit.
 
    update.c   the update as a whole, and Adam      folding.c   layers multiplied together
    passes.c   forward and backward pass            acting.c    outputs for choosing actions
    loss.c     the loss and its gradient            sum_tree.c  the replay's priorities
+   pool.c     threads that share the work
 
    Letters are those of the package: K critics, B rows of the batch, D inputs (observations and a one), H hidden units,
-   O outputs of the head, N dimensions of A choices; T threads. Matrices are stored by rows. Python owns all memory and
-   fills the structures (`layout.py`), whose sizes are compared when the library is loaded. */
+   O outputs of the head, N dimensions of A choices; P parts of a critic, T threads. Matrices are stored by rows. Python
+   owns all memory and fills the structures (`layout.py`), whose sizes are compared when the library is loaded. */
 
 #ifndef REVALUED_KERNELS_H
 #define REVALUED_KERNELS_H
 
-#include <omp.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -29,12 +30,16 @@
 #endif
 
 #define NUM_PARAMETERS 9
-#define ALIGNED_FLOATS 16 /* threads share out columns in units of a cache line */
-#define MERGED_AT_ONCE 32 /* columns: however many threads share them, products of the same sizes round alike */
+#define ALIGNED_FLOATS 16 /* parts of columns, and places of threads, are whole cache lines: products round accordingly */
+#define MERGED_AT_ONCE 32 /* columns: however many parts share them, products of the same sizes round alike */
 
 /* BLAS, with FORTRAN's columns-first matrices */
 typedef void Sgemm(const char *, const char *, const int *, const int *, const int *, const float *, const float *,
                    const int *, const float *, const int *, const float *, float *, const int *);
+
+/* Sets the threads within products of the calling thread and returns how many there were; Intel's library alone has it,
+   and without it there are no other threads here. */
+typedef int SetThreads(int);
 
 /* Parameters of all critics as `revalued.networks` lays them out: [K, rows, columns] each. */
 typedef union {
@@ -53,7 +58,7 @@ typedef struct {
 } Folding;
 
 /* What the pass that is differentiated leaves for the backward pass, [S, B, ...]: a place for every critic where
-   PyTorch computes the loss of all of them, else one for every team of threads, used again for the next critic. */
+   PyTorch computes the loss of all of them, else one for every thread, used again for the next critic. */
 typedef struct {
     float *hidden, *block1, *block2, *features; /* H wide; `features` lies in `hidden` where that is not asked for again */
     float *mean, *inverse_deviation;
@@ -66,22 +71,24 @@ typedef struct {
     float *outputs; /* [T, 2, O]: two rows of outputs, which may be too many for the stack */
 } Scratch;
 
-/* Gradients on their way back through a critic, in memory of the threads that share it. */
+/* Gradients on their way back through a critic, in the place of the thread that has begun it. */
 typedef struct {
     float *scaled, *upstream;  /* [T, B, W], of the head's outputs: divided by the deviation, and what flows on */
     float *residual, *block1;  /* [T, B, H], of the activations */
     float *merged, *head;      /* [T, D, H] and [T, H, W], of the folded layers */
-    double *squares;           /* [T]: each thread's sum of squares of gradients */
+    double *squares;           /* [T, P]: each part's sum of squares of gradients */
 } Backward;
 
 /* Everything that stays the same from update to update. */
 typedef struct {
     Sgemm *sgemm;
+    SetThreads *set_product_threads;
     int threads, critics, rows, inputs, hidden, outputs; /* T, K, B, D, H, O */
-    int width, block;                                    /* W; rows that go through a critic together */
+    int whole, parts; /* critics that are one part; parts of each of the others, which come last */
+    int width, block; /* W; rows that go through a critic together */
     float epsilon, trunk_scale;                          /* of LayerNorm; on gradients before the head */
     Parameters online, target, first_moment, second_moment;
-    Parameters gradients; /* not of all critics: a place for every team of threads, which uses it again and again */
+    Parameters gradients; /* not of all critics: a place for every thread, which uses it again and again */
     Folding online_folding, target_folding;
     Kept kept;
     Scratch scratch;
@@ -115,16 +122,16 @@ typedef struct {
     float *targets;       /* [B]: y */
     float *errors;        /* [K, B]: sizes of TD errors */
     float *priorities;    /* [B] */
-    double *sums;         /* [K, T, NUM_SUMS] over rows, one set for every critic and thread that had to do with it */
+    double *sums;         /* [K, P, NUM_SUMS] over rows */
     double *metrics;      /* [NUM_SUMS + 1]: for the log */
 } Loss;
 
 /* Critics that choose actions. */
 typedef struct {
     Sgemm *sgemm;
-    int (*set_product_threads)(int); /* for products of the calling thread; returns what it was; may be missing */
-    int max_threads, critics, inputs, hidden, outputs, block; /* T, K, D, H, O; rows that fit into the memory below */
-    float epsilon;                                            /* of LayerNorm */
+    SetThreads *set_product_threads;
+    int threads, critics, inputs, hidden, outputs, block; /* T, K, D, H, O; rows that fit into the memory below */
+    float epsilon;                                        /* of LayerNorm */
     Parameters parameters;
     const float *merged;                 /* [K, D, H]: the first two layers multiplied, or NULL */
     float *residual, *block1, *features; /* [T, block, H] */
@@ -133,7 +140,7 @@ typedef struct {
 /* The critics' first two layers, and their product. */
 typedef struct {
     Sgemm *sgemm;
-    int (*set_product_threads)(int);    /* as in `Critics` */
+    SetThreads *set_product_threads;
     int critics, inputs, hidden;        /* K, D, H */
     const float *input, *weight, *bias; /* [K, D, H], [K, H, H], [K, H] */
     float *merged;                      /* [K, D, H] */
@@ -147,21 +154,23 @@ typedef struct {
     double *running;         /* [top_width + 1]: sums of the top's first nodes */
 } Tree;
 
-/* Where a thread stands: `parts` threads share a critic, `teams` such teams share all critics evenly. */
+/* Who does which part of a chain, and where: the thread's own memory, and that of the chain's first thread. */
 typedef struct {
-    int slot, team, teams, part, parts;
+    int slot, place, part, parts;
 } Place;
 
-static inline int common_divisor(int a, int b)
-{
-    return b == 0 ? a : common_divisor(b, a % b);
-}
+/* Work for several threads; pool.c explains it. */
+typedef struct {
+    void (*work)(const void *context, int chain, int stage, Place at);
+    const void *context;
+    SetThreads *set_product_threads;
+    int threads, first, chains, whole, parts, stages; /* chains from `first` on; those before `whole` have one part */
+} Job;
 
-static inline Place find_place(int critics)
+/* The size of a place: all are aligned alike, for products and sums round accordingly. */
+static inline size_t aligned(size_t floats)
 {
-    int threads = omp_get_num_threads(), slot = omp_get_thread_num();
-    int teams = common_divisor(critics, threads), parts = threads / teams;
-    return (Place){slot, slot / parts, teams, slot % parts, parts};
+    return (floats + ALIGNED_FLOATS - 1) / ALIGNED_FLOATS * ALIGNED_FLOATS;
 }
 
 /* Where a part of `total` begins, in whole units. */
@@ -183,18 +192,23 @@ static inline void product(Sgemm *sgemm, char left_form, char right_form, int ro
               out, &out_stride);
 }
 
+/* pool.c */
+void run_job(const Job *job);
+
 /* folding.c */
 void fold_critic(const Update *u, const Parameters *p, const Folding *f, int critic, Place at);
 
 /* passes.c */
 void predict_others(const Update *u, int critic, Place at);
 void predict_online(const Update *u, int critic, int store, Place at);
-double backward_critic(const Update *u, int critic, int store, Place at);
+void backward_rows(const Update *u, int critic, int store, Place at);
+void backward_outer(const Update *u, int critic, int store, Place at);
+void backward_inner(const Update *u, int critic, int store, Place at);
 
 /* loss.c */
 int count_wrong_actions(const Update *u, const Loss *l);
-int find_targets(const Update *u, const Loss *l, int from, int to, Place at);
-void find_gradients(const Update *u, const Loss *l, int critic, int store, int from, int to, double *sums);
-int find_priorities(const Update *u, const Loss *l, int from, int to);
+void find_targets(const Update *u, const Loss *l, Place at);
+void find_gradients(const Update *u, const Loss *l, int critic, int store, Place at);
+void find_priorities(const Update *u, const Loss *l);
 
 #endif

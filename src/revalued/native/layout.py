@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from ctypes import Structure, addressof, c_char, c_float, c_int, c_int64, c_void_p
 from typing import Any
 
@@ -11,6 +12,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from revalued.networks import Parameters
+
+_ALIGNED_FLOATS = 16
 
 
 def _fields(kind: type[Any], *names: str) -> list[tuple[str, type[Any]]]:
@@ -74,8 +77,9 @@ class UpdateC(_StructureC):
     """`Update`."""
 
     _fields_ = [
-        ("sgemm", c_void_p),
-        *_fields(c_int, "threads", "critics", "rows", "inputs", "hidden", "outputs", "width", "block"),
+        *_pointers("sgemm", "set_product_threads"),
+        *_fields(c_int, "threads", "critics", "rows", "inputs", "hidden", "outputs"),
+        *_fields(c_int, "whole", "parts", "width", "block"),
         *_fields(c_float, "epsilon", "trunk_scale"),
         *_fields(ParametersC, "online", "target", "first_moment", "second_moment", "gradients"),
         *_fields(FoldingC, "online_folding", "target_folding"),
@@ -114,7 +118,7 @@ class CriticsC(_StructureC):
 
     _fields_ = [
         *_pointers("sgemm", "set_product_threads"),
-        *_fields(c_int, "max_threads", "critics", "inputs", "hidden", "outputs", "block"),
+        *_fields(c_int, "threads", "critics", "inputs", "hidden", "outputs", "block"),
         ("epsilon", c_float),
         ("parameters", ParametersC),
         *_pointers("merged", "residual", "block1", "features"),
@@ -164,6 +168,11 @@ def array_address(array: NDArray[np.generic], dtype: type[np.generic]) -> int:
     return addressof(c_char.from_buffer(array))  # type: ignore[arg-type]  # the same, several times as fast
 
 
+def aligned(numbers: int) -> int:
+    """Return the size of a place for so many numbers: whole cache lines, for products and sums round accordingly."""
+    return -(-numbers // _ALIGNED_FLOATS) * _ALIGNED_FLOATS
+
+
 class Memory:
     """Memory for C to work in, kept as long as this object lives."""
 
@@ -175,3 +184,7 @@ class Memory:
         tensor = torch.zeros(size, dtype=dtype)
         self._tensors.append(tensor)
         return tensor.data_ptr()
+
+    def reserve_places(self, places: int, *size: int) -> int:
+        """Reserve zeros of this size in as many places, all aligned alike."""
+        return self.reserve(places, aligned(math.prod(size)))

@@ -32,15 +32,10 @@ def _load() -> Library | str:
     """Return the library, or why there is none."""
     found = importlib.util.find_spec(_MODULE)
     if found is None or found.origin is None:
-        return "it was not compiled when revalued was installed: that takes a C compiler with OpenMP, such as gcc"
+        return "it was not compiled when revalued was installed: that takes a C compiler, such as gcc"
     try:
-        # Its threads are those of the OpenMP library that PyTorch has loaded, and only those: two sets of threads
-        # would wait for each other's cores. It is linked to none, so this fails where PyTorch has not loaded any.
-        folder = Path(torch.__file__).parent / "lib"
-        for path in (*folder.glob("libgomp*.so*"), *folder.glob("libiomp*.so*")):
-            ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
         functions = ctypes.CDLL(found.origin)
-        blas = ctypes.CDLL(str(folder / "libtorch_cpu.so"))
+        blas = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))
         sgemm = ctypes.cast(blas.sgemm_, ctypes.c_void_p).value
         set_threads = getattr(blas, "MKL_Set_Num_Threads_Local", None)
         functions.revalued_digest.restype = ctypes.c_char_p
@@ -56,7 +51,7 @@ def _load() -> Library | str:
         name, size = structure.__name__.removesuffix("C"), ctypes.sizeof(structure)
         if (compiled := functions.revalued_size_of(name.encode())) != size:
             return f"it does not fit this Python code: {name} has {compiled} bytes in C and {size} here"
-    for name in ("merge", "fold", "predict", "step"):
+    for name in ("merge", "fold", "predict", "step", "delay_helpers"):
         getattr(functions, f"revalued_{name}").restype = None
     pointer = ctypes.c_void_p  # plain integers would be cut to 32 bits
     functions.revalued_outputs.argtypes = [pointer, pointer, pointer, ctypes.c_int, pointer]

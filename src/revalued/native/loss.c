@@ -73,7 +73,7 @@ static float target_of_row(const Update *u, const Loss *l, size_t row, Place at)
     const float *values = u->target_next + row * O, *chooser = u->online_next ? u->online_next + row * O : values;
     size_t chooser_stride = u->online_next ? online_stride : stride;
     const uint8_t *legal = l->legal ? l->legal + row * l->legal_stride : NULL;
-    float sum = 0, *mean = u->scratch.outputs + at.slot * 2 * O, *chooser_mean = mean + O;
+    float sum = 0, *mean = u->scratch.outputs + at.slot * aligned(2 * O), *chooser_mean = mean + O;
     if (l->mean_of_max) {
         for (int k = 0; k < u->critics; k++)
             sum += next_value(l, chooser + k * chooser_stride, values + k * stride, legal);
@@ -167,42 +167,34 @@ int count_wrong_actions(const Update *u, const Loss *l)
     return wrong;
 }
 
-/* Write the targets of some rows; returns whether all are finite. */
-int find_targets(const Update *u, const Loss *l, int from, int to, Place at)
+/* Write the targets of a part of the rows. */
+void find_targets(const Update *u, const Loss *l, Place at)
 {
-    int finite = 1;
-    for (int row = from; row < to; row++) {
+    for (int row = cut(u->rows, at.part, at.parts, 1), to = cut(u->rows, at.part + 1, at.parts, 1); row < to; row++)
         l->targets[row] = target_of_row(u, l, row, at);
-        finite &= isfinite(l->targets[row]) != 0;
-    }
-    return finite;
 }
 
-/* Write one critic's output gradients and TD errors for some rows, and the sums of what is logged. */
-void find_gradients(const Update *u, const Loss *l, int critic, int store, int from, int to, double *sums)
+/* Write one critic's output gradients and TD errors for a part of the rows, and the sums of what is logged. */
+void find_gradients(const Update *u, const Loss *l, int critic, int store, Place at)
 {
     size_t B = u->rows, O = u->outputs;
-    double own_sums[NUM_SUMS] = {0}; /* `sums` lies beside those of other threads */
-    for (int row = from; row < to; row++) {
-        size_t own = store * B + row, place = critic * B + row;
-        const float *target = u->target_passes == 2 ? u->target_next + (place + (critic + 1) * B) * O : NULL;
-        l->errors[place] = gradient_of_row(u, l, row, u->kept.output + own * O, target,
-                                           u->kept.output_gradient + own * O, own_sums);
-    }
+    double own_sums[NUM_SUMS] = {0}; /* the others' lie beside these */
+    const float *target = u->target_passes == 2 ? u->target_next + (2 * critic + 1) * B * O : NULL;
+    float *output = u->kept.output + store * aligned(B * O), *gradient = u->kept.output_gradient + store * aligned(B * O);
+    for (int row = cut(B, at.part, at.parts, 1), to = cut(B, at.part + 1, at.parts, 1); row < to; row++)
+        l->errors[critic * B + row] = gradient_of_row(u, l, row, output + row * O, target ? target + row * O : NULL,
+                                                      gradient + row * O, own_sums);
     for (int i = 0; i < NUM_SUMS; i++)
-        sums[i] = own_sums[i];
+        l->sums[(critic * u->parts + at.part) * NUM_SUMS + i] = own_sums[i];
 }
 
-/* Write the priorities of some rows, the critics' mean TD error; returns whether all are finite. */
-int find_priorities(const Update *u, const Loss *l, int from, int to)
+/* Write the priorities, the critics' mean TD errors. */
+void find_priorities(const Update *u, const Loss *l)
 {
-    int finite = 1;
-    for (int row = from; row < to; row++) {
+    for (int row = 0; row < u->rows; row++) {
         float sum = 0;
         for (int k = 0; k < u->critics; k++)
             sum += l->errors[(size_t)k * u->rows + row];
         l->priorities[row] = sum / u->critics;
-        finite &= isfinite(sum) != 0;
     }
-    return finite;
 }

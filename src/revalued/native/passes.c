@@ -79,20 +79,21 @@ static void forward_block(const Update *u, const Parameters *p, const Folding *f
     normalise(raw, squares, f->head_bias + k * O, u->epsilon, rows, O, W, H, to.output, to.mean, to.inverse_deviation);
 }
 
-/* A pass of which only the output [K, total, O] is of interest, for this thread's part of the rows. */
+/* A pass of which only the output [K, total, O] is of interest, for a part of the rows. */
 static void forward(const Update *u, const Parameters *p, const Folding *f, const float *inputs, int total,
                     float *output, int critic, Place at)
 {
-    size_t own = (size_t)at.slot * u->block, H = u->hidden;
+    size_t H = u->hidden, one = aligned(u->block), own = at.slot * one, own_hidden = at.slot * aligned(u->block * H);
     int from = cut(total, at.part, at.parts, 1), to = cut(total, at.part + 1, at.parts, 1);
     const Scratch *s = &u->scratch;
     for (int row = from; row < to; row += u->block) {
         int rows = to - row < u->block ? to - row : u->block;
         Blocks blocks = {
-            s->hidden + own * H, s->block1 + own * H, s->block2 + own * H, s->hidden + own * H, s->mean + own,
-            s->inverse_deviation + own, output + ((size_t)critic * total + row) * u->outputs,
+            s->hidden + own_hidden, s->block1 + own_hidden, s->block2 + own_hidden, s->hidden + own_hidden,
+            s->mean + own, s->inverse_deviation + own, output + ((size_t)critic * total + row) * u->outputs,
         };
-        forward_block(u, p, f, inputs + (size_t)row * u->inputs, rows, critic, s->raw + own * u->width, blocks);
+        forward_block(u, p, f, inputs + (size_t)row * u->inputs, rows, critic,
+                      s->raw + (size_t)at.slot * u->block * u->width, blocks);
     }
 }
 
@@ -114,10 +115,11 @@ void predict_online(const Update *u, int critic, int store, Place at)
     float *raw = u->scratch.raw + (size_t)at.slot * u->block * u->width;
     for (int row = from; row < to; row += u->block) {
         int rows = to - row < u->block ? to - row : u->block;
-        size_t own = store * B + row;
+        size_t own = store * aligned(B) + row, own_hidden = store * aligned(B * H) + row * H;
         Blocks blocks = {
-            s->hidden + own * H, s->block1 + own * H, s->block2 + own * H, s->features + own * H, s->mean + own,
-            s->inverse_deviation + own, s->output + own * u->outputs,
+            s->hidden + own_hidden, s->block1 + own_hidden, s->block2 + own_hidden, s->features + own_hidden,
+            s->mean + own, s->inverse_deviation + own,
+            s->output + store * aligned(B * u->outputs) + row * u->outputs,
         };
         forward_block(u, &u->online, &u->online_folding, inputs + (size_t)row * u->inputs, rows, critic, raw,
                       blocks);
@@ -165,7 +167,7 @@ VECTORISED static void through_relu(float *restrict gradient, const float *restr
 }
 
 /* Gradients of activations, for a part of the rows. */
-static void backward_rows(const Update *u, int critic, int store, Place at)
+void backward_rows(const Update *u, int critic, int store, Place at)
 {
     size_t k = critic, B = u->rows, H = u->hidden, O = u->outputs, W = u->width;
     const Parameters *p = &u->online;
@@ -173,17 +175,19 @@ static void backward_rows(const Update *u, int critic, int store, Place at)
     int from = cut(B, at.part, at.parts, 1), to = cut(B, at.part + 1, at.parts, 1);
     for (int row = from; row < to; row += u->block) {
         int rows = to - row < u->block ? to - row : u->block;
-        size_t place = store * B + row, own = at.team * B + row;
-        float *scaled = u->backward.scaled + own * W, *upstream = u->backward.upstream + own * W, pull[rows];
-        float *residual = u->backward.residual + own * H, *block1 = u->backward.block1 + own * H;
-        float *block2 = u->kept.block2 + place * H;
-        begin_backward(u->kept.output_gradient + place * O, u->kept.output + place * O, f->head_bias + k * O,
-                       u->kept.mean + place, u->kept.inverse_deviation + place, u->trunk_scale, rows, O, W, H, scaled,
+        size_t kept = store * aligned(B) + row, kept_hidden = store * aligned(B * H) + row * H;
+        size_t kept_output = store * aligned(B * O) + row * O;
+        size_t own = at.place * B * W + row * W, own_hidden = at.place * aligned(B * H) + row * H;
+        float *scaled = u->backward.scaled + own, *upstream = u->backward.upstream + own, pull[rows];
+        float *residual = u->backward.residual + own_hidden, *block1 = u->backward.block1 + own_hidden;
+        float *block2 = u->kept.block2 + kept_hidden;
+        begin_backward(u->kept.output_gradient + kept_output, u->kept.output + kept_output, f->head_bias + k * O,
+                       u->kept.mean + kept, u->kept.inverse_deviation + kept, u->trunk_scale, rows, O, W, H, scaled,
                        upstream, pull);
         product(u->sgemm, 'N', 'T', rows, H, W, upstream, W, f->head_weight + k * H * W, W, 0, residual, H);
-        into_block2(residual, u->kept.features + place * H, pull, block2, rows, H);
+        into_block2(residual, u->kept.features + kept_hidden, pull, block2, rows, H);
         product(u->sgemm, 'N', 'T', rows, H, H, block2, H, p->block2_weight + k * H * H, H, 0, block1, H);
-        through_relu(block1, u->kept.block1 + place * H, rows * H);
+        through_relu(block1, u->kept.block1 + kept_hidden, rows * H);
         if (!f->block1)
             product(u->sgemm, 'N', 'T', rows, H, H, block1, H, p->block1_weight + k * H * H, H, 1, residual, H);
     }
@@ -243,67 +247,65 @@ VECTORISED static double sum_of_squares(const float *x, int rows, int columns, i
     return total;
 }
 
-/* Gradients of parameters, a part of each; returns the sum of their squares, taken while they are in the cache. */
-static double backward_weights(const Update *u, int critic, int store, Place at)
+/* Gradients of the last layers' parameters, a part of each, and the sum of their squares, taken while they are in the
+   cache; of merged layers, the gradient of their product. */
+void backward_outer(const Update *u, int critic, int store, Place at)
 {
-    size_t k = critic, t = at.team, B = u->rows, kept = store * B;
-    size_t D = u->inputs, H = u->hidden, O = u->outputs, W = u->width;
+    size_t k = critic, t = at.place, B = u->rows, D = u->inputs, H = u->hidden, O = u->outputs, W = u->width;
     const Parameters *p = &u->online, *g = &u->gradients;
     size_t from = cut(H, at.part, at.parts, ALIGNED_FLOATS), to = cut(H, at.part + 1, at.parts, ALIGNED_FLOATS);
     int own = to - from;
-    const float *scaled = u->backward.scaled + t * B * W, *residual = u->backward.residual + t * B * H;
-    const float *gradient1 = u->backward.block1 + t * B * H, *gradient2 = u->kept.block2 + kept * H;
-    float *folded = u->backward.head + t * H * W + from * W;
-    const float *inputs_now = u->observations + B * D;
-    float *mean_part = u->scratch.outputs + at.slot * 2 * O, *bias = mean_part + O;
+    size_t kept = store * aligned(B * H);
+    const float *scaled = u->backward.scaled + t * B * W, *gradient2 = u->kept.block2 + kept;
+    float *folded = u->backward.head + t * aligned(H * W) + from * W;
+    float *mean_part = u->scratch.outputs + at.slot * aligned(2 * O), *bias = mean_part + O;
+    float *head = g->head_weight + t * aligned(H * O) + from * O, *block2 = g->block2_weight + t * aligned(H * H) + from * H;
+    float *scale = g->norm_scale + t * aligned(H) + from, *shift = g->norm_shift + t * aligned(H) + from;
+    float *bias2 = g->block2_bias + t * aligned(H) + from;
     double squares = 0;
 
-    product(u->sgemm, 'T', 'N', own, W, B, u->kept.features + kept * H + from, H, scaled, W, 0, folded, W);
-    weighted_column_sums(scaled, u->kept.mean + kept, B, O, W, mean_part);
-    column_sums(u->kept.output_gradient + kept * O, B, O, O, bias);
+    product(u->sgemm, 'T', 'N', own, W, B, u->kept.features + kept + from, H, scaled, W, 0, folded, W);
+    weighted_column_sums(scaled, u->kept.mean + store * aligned(B), B, O, W, mean_part);
+    column_sums(u->kept.output_gradient + store * aligned(B * O), B, O, O, bias);
     head_gradients(folded, mean_part, bias, p->head_weight + (k * H + from) * O, p->norm_scale + k * H + from,
-                   p->norm_shift + k * H + from, u->trunk_scale, own, O, W, g->head_weight + (t * H + from) * O,
-                   g->norm_scale + t * H + from, g->norm_shift + t * H + from);
-    squares += sum_of_squares(g->head_weight + (t * H + from) * O, own, O, O);
-    squares += sum_of_squares(g->norm_scale + t * H + from, 1, own, H);
-    squares += sum_of_squares(g->norm_shift + t * H + from, 1, own, H);
+                   p->norm_shift + k * H + from, u->trunk_scale, own, O, W, head, scale, shift);
+    squares += sum_of_squares(head, own, O, O) + sum_of_squares(scale, 1, own, H) + sum_of_squares(shift, 1, own, H);
     if (at.part == 0) {
-        memcpy(g->head_bias + t * O, bias, O * sizeof(float));
+        memcpy(g->head_bias + t * aligned(O), bias, O * sizeof(float));
         squares += sum_of_squares(bias, 1, O, O);
     }
-
-    float *block2 = g->block2_weight + (t * H + from) * H, *block1 = g->block1_weight + (t * H + from) * H;
-    float *input = g->input + t * D * H + from;
-    product(u->sgemm, 'T', 'N', own, H, B, u->kept.block1 + kept * H + from, H, gradient2, H, 0, block2, H);
-    squares += sum_of_squares(block2, own, H, H);
-    column_sums(gradient2 + from, B, own, H, g->block2_bias + t * H + from);
-    if (u->online_folding.block1) {
-        float *merged = u->backward.merged + t * D * H;
-        product(u->sgemm, 'T', 'N', D, own, B, inputs_now, D, gradient1 + from, H, 0, merged + from, H);
-        memcpy(g->block1_bias + t * H + from, merged + (D - 1) * H + from, own * sizeof(float));
-        if (at.parts > 1) {
-#pragma omp barrier
-        }
-        product(u->sgemm, 'T', 'N', own, H, D, p->input + k * D * H + from, H, merged, H, 0, block1, H);
-        product(u->sgemm, 'N', 'T', D, own, H, merged, H, p->block1_weight + (k * H + from) * H, H, 0, input, H);
-        product(u->sgemm, 'T', 'N', D, own, B, inputs_now, D, residual + from, H, 1, input, H);
-    } else {
-        product(u->sgemm, 'T', 'N', own, H, B, u->kept.hidden + kept * H + from, H, gradient1, H, 0, block1, H);
-        column_sums(gradient1 + from, B, own, H, g->block1_bias + t * H + from);
-        product(u->sgemm, 'T', 'N', D, own, B, inputs_now, D, residual + from, H, 0, input, H);
-    }
-    squares += sum_of_squares(block1, own, H, H);
-    squares += sum_of_squares(input, D, own, H);
-    squares += sum_of_squares(g->block1_bias + t * H + from, 1, own, H);
-    return squares + sum_of_squares(g->block2_bias + t * H + from, 1, own, H);
+    product(u->sgemm, 'T', 'N', own, H, B, u->kept.block1 + kept + from, H, gradient2, H, 0, block2, H);
+    column_sums(gradient2 + from, B, own, H, bias2);
+    squares += sum_of_squares(block2, own, H, H) + sum_of_squares(bias2, 1, own, H);
+    if (u->online_folding.block1)
+        product(u->sgemm, 'T', 'N', D, own, B, u->observations + B * D, D,
+                u->backward.block1 + t * aligned(B * H) + from, H, 0, u->backward.merged + t * aligned(D * H) + from, H);
+    u->backward.squares[t * u->parts + at.part] = squares;
 }
 
-/* Write this thread's part of a critic's gradient; returns the sum of squares of that part. */
-double backward_critic(const Update *u, int critic, int store, Place at)
+/* Gradients of the first two layers' parameters. */
+void backward_inner(const Update *u, int critic, int store, Place at)
 {
-    backward_rows(u, critic, store, at);
-    if (at.parts > 1) {
-#pragma omp barrier
+    size_t k = critic, t = at.place, B = u->rows, D = u->inputs, H = u->hidden;
+    const Parameters *p = &u->online, *g = &u->gradients;
+    size_t from = cut(H, at.part, at.parts, ALIGNED_FLOATS), to = cut(H, at.part + 1, at.parts, ALIGNED_FLOATS);
+    int own = to - from;
+    const float *now = u->observations + B * D, *residual = u->backward.residual + t * aligned(B * H) + from;
+    const float *gradient1 = u->backward.block1 + t * aligned(B * H);
+    float *block1 = g->block1_weight + t * aligned(H * H) + from * H, *input = g->input + t * aligned(D * H) + from;
+    float *bias1 = g->block1_bias + t * aligned(H) + from;
+    if (u->online_folding.block1) {
+        const float *merged = u->backward.merged + t * aligned(D * H);
+        memcpy(bias1, merged + (D - 1) * H + from, own * sizeof(float));
+        product(u->sgemm, 'T', 'N', own, H, D, p->input + k * D * H + from, H, merged, H, 0, block1, H);
+        product(u->sgemm, 'N', 'T', D, own, H, merged, H, p->block1_weight + (k * H + from) * H, H, 0, input, H);
+        product(u->sgemm, 'T', 'N', D, own, B, now, D, residual, H, 1, input, H);
+    } else {
+        product(u->sgemm, 'T', 'N', own, H, B, u->kept.hidden + store * aligned(B * H) + from, H, gradient1, H, 0, block1,
+                H);
+        column_sums(gradient1 + from, B, own, H, bias1);
+        product(u->sgemm, 'T', 'N', D, own, B, now, D, residual, H, 0, input, H);
     }
-    return backward_weights(u, critic, store, at);
+    u->backward.squares[t * u->parts + at.part] +=
+        sum_of_squares(block1, own, H, H) + sum_of_squares(input, D, own, H) + sum_of_squares(bias1, 1, own, H);
 }

@@ -3,7 +3,8 @@
 #include "kernels.h"
 
 #include <math.h>
-#include <string.h>
+
+enum { ROWS_OF_TARGETS = 64 }; /* for one thread at a time */
 
 /* Adam with moments m and v, and the target's move towards the new parameters, in one sweep over memory */
 VECTORISED static void adam(float *restrict online, const float *restrict gradient, float *restrict m,
@@ -26,7 +27,7 @@ VECTORISED static void shrink(float *x, int size, float factor)
         x[i] *= factor;
 }
 
-/* Adam for this thread's part of a critic; the first two layers come last, to be in the cache when they are folded. */
+/* Adam for a part of a critic; the first two layers come last, to be in the cache when they are folded. */
 static void step_critic(const Update *u, const Step *step, float factor, int critic, Place at)
 {
     int D = u->inputs, H = u->hidden, O = u->outputs;
@@ -36,7 +37,7 @@ static void step_critic(const Update *u, const Step *step, float factor, int cri
         int from = cut(sizes[i], at.part, at.parts, ALIGNED_FLOATS);
         int to = cut(sizes[i], at.part + 1, at.parts, ALIGNED_FLOATS);
         size_t place = (size_t)critic * sizes[i] + from;
-        const float *gradient = u->gradients.all[i] + (size_t)at.team * sizes[i] + from;
+        const float *gradient = u->gradients.all[i] + at.place * aligned(sizes[i]) + from;
         if (step->keep < 1)
             shrink(u->online.all[i] + place, (to < decaying[i] ? to : decaying[i]) - from, step->keep);
         adam(u->online.all[i] + place, gradient, u->first_moment.all[i] + place, u->second_moment.all[i] + place,
@@ -44,83 +45,101 @@ static void step_critic(const Update *u, const Step *step, float factor, int cri
     }
 }
 
-static void fold(const Update *u, int critic, Place at)
+/* Clipping, Adam and the target's move. */
+static void clip_and_step(const Update *u, const Step *step, int critic, Place at)
 {
-    fold_critic(u, &u->online, &u->online_folding, critic, at);
-    fold_critic(u, &u->target, &u->target_folding, critic, at);
-}
-
-/* Backward pass, clipping, Adam and the target's move for one critic; then what the next passes need of it. */
-static void learn(const Update *u, const Step *step, int critic, int store, Place at)
-{
-    u->backward.squares[at.slot] = backward_critic(u, critic, store, at);
-    if (at.parts > 1) {
-#pragma omp barrier
-    }
     double squares = 0;
     for (int part = 0; part < at.parts; part++)
-        squares += u->backward.squares[at.team * at.parts + part];
+        squares += u->backward.squares[at.place * u->parts + part];
     float norm = sqrt(squares);
     if (at.part == 0)
         step->norms[critic] = norm;
     if (isfinite(norm)) /* else the caller will refuse to go on, with parameters that are still numbers */
         step_critic(u, step, norm > step->clip ? step->clip / norm : 1, critic, at);
-    if (at.parts > 1) {
-#pragma omp barrier
-    }
-    fold(u, critic, at);
 }
 
-/* The critic that a thread turns to after another one (−1 at the beginning). Teams share them out beforehand, for their
-   threads must agree. A thread by itself takes what nobody has begun: one that is slowed down by other programs then
-   does fewer. No number depends on it, as long as all threads' memory is aligned alike: products round accordingly. */
-static int next_critic(const Update *u, Place at, int before, int *claimed)
+/* An update in the hands of several threads. */
+typedef struct {
+    const Update *u;
+    const Loss *l; /* NULL where the loss is computed elsewhere */
+    const Step *step;
+} Task;
+
+static void fold(const void *context, int critic, int stage, Place at)
 {
-    int critic;
-    if (at.parts > 1 || u->hidden % ALIGNED_FLOATS != 0)
-        return before < 0 ? at.team : before + at.teams;
-#pragma omp atomic capture
-    critic = (*claimed)++;
-    return critic;
+    const Update *u = ((const Task *)context)->u;
+    fold_critic(u, &u->online, &u->online_folding, critic, at);
+    fold_critic(u, &u->target, &u->target_folding, critic, at);
+}
+
+static void predict(const void *context, int critic, int stage, Place at)
+{
+    const Task *task = context;
+    predict_others(task->u, critic, at);
+    if (!task->l)
+        predict_online(task->u, critic, critic, at);
+}
+
+static void set_targets(const void *context, int chain, int stage, Place at)
+{
+    const Task *task = context;
+    find_targets(task->u, task->l, at);
+}
+
+/* What follows the targets, for one critic; a stage needs all parts of the one before. */
+enum { ROWS, OUTER_WEIGHTS, INNER_WEIGHTS, STEP, FOLD, LEARNING_STAGES };
+
+static void learn(const void *context, int critic, int stage, Place at)
+{
+    const Task *task = context;
+    const Update *u = task->u;
+    int store = task->l ? at.place : critic;
+    switch (stage) {
+    case ROWS:
+        if (task->l) {
+            predict_online(u, critic, store, at);
+            find_gradients(u, task->l, critic, store, at);
+        }
+        backward_rows(u, critic, store, at);
+        break;
+    case OUTER_WEIGHTS:
+        backward_outer(u, critic, store, at);
+        break;
+    case INNER_WEIGHTS:
+        backward_inner(u, critic, store, at);
+        break;
+    case STEP:
+        clip_and_step(u, task->step, critic, at);
+        break;
+    default:
+        fold(context, critic, stage, at);
+    }
+}
+
+/* Do something with every critic, in as many stages. */
+static void for_critics(void work(const void *, int, int, Place), const Task *task, int stages)
+{
+    const Update *u = task->u;
+    run_job(&(Job){work, task, u->set_product_threads, u->threads, 0, u->critics, u->whole, u->parts, stages});
 }
 
 /* What depends on parameters alone. An update leaves it behind for the next one, and for choosing actions; it has to be
    called where parameters come from elsewhere. */
 void revalued_fold(const Update *u)
 {
-    int claimed = 0;
-#pragma omp parallel num_threads(u->threads)
-    {
-        Place at = find_place(u->critics);
-        for (int k = -1; (k = next_critic(u, at, k, &claimed)) < u->critics;)
-            fold(u, k, at);
-    }
+    for_critics(fold, &(Task){u}, 1);
 }
 
 /* The first half of an update whose loss is computed elsewhere: all outputs, and what the second half needs. */
 void revalued_predict(const Update *u)
 {
-    int claimed = 0;
-#pragma omp parallel num_threads(u->threads)
-    {
-        Place at = find_place(u->critics);
-        for (int k = -1; (k = next_critic(u, at, k, &claimed)) < u->critics;) {
-            predict_others(u, k, at);
-            predict_online(u, k, k, at);
-        }
-    }
+    for_critics(predict, &(Task){u}, 1);
 }
 
 /* The second half, from the output gradients. */
 void revalued_step(const Update *u, const Step *step)
 {
-    int claimed = 0;
-#pragma omp parallel num_threads(u->threads)
-    {
-        Place at = find_place(u->critics);
-        for (int k = -1; (k = next_critic(u, at, k, &claimed)) < u->critics;)
-            learn(u, step, k, k, at);
-    }
+    for_critics(learn, &(Task){u, NULL, step}, LEARNING_STAGES);
 }
 
 static void sum_up(const Update *u, const Loss *l, const Step *step)
@@ -128,7 +147,7 @@ static void sum_up(const Update *u, const Loss *l, const Step *step)
     double norms = 0;
     for (int i = 0; i < NUM_SUMS; i++) {
         double sum = 0;
-        for (int set = 0; set < u->critics * u->threads; set++)
+        for (int set = 0; set < u->critics * u->parts; set++)
             sum += l->sums[set * NUM_SUMS + i];
         l->metrics[i] = i == LOSS ? sum : sum / ((double)u->rows * u->critics);
     }
@@ -137,43 +156,30 @@ static void sum_up(const Update *u, const Loss *l, const Step *step)
     l->metrics[GRADIENT_NORM] = norms / u->critics;
 }
 
+static int all_finite(const float *x, int size)
+{
+    int finite = 1;
+    for (int i = 0; i < size; i++)
+        finite &= isfinite(x[i]) != 0;
+    return finite;
+}
+
 /* A whole update. Critics depend on each other through the target alone: once that is known, each goes forward, back
    and through Adam in one go, while its parameters and activations are in the cache. Returns how many actions are none
    of the choices, −1 where a target is not finite (in both cases nothing has changed), −2 where a TD error is not, −3
    where a gradient is not, else 0. */
 int revalued_update(const Update *u, const Loss *l, const Step *step)
 {
-    int wrong = count_wrong_actions(u, l), targets_finite = 1, errors_finite = 1, claimed_first = 0, claimed = 0;
+    const Task task = {u, l, step};
+    int wrong = count_wrong_actions(u, l);
     if (wrong)
         return wrong;
-    memset(l->sums, 0, sizeof(double) * NUM_SUMS * u->threads * u->critics);
-#pragma omp parallel num_threads(u->threads)
-    {
-        Place at = find_place(u->critics);
-        int threads = at.teams * at.parts;
-        int from = cut(u->rows, at.slot, threads, 1), to = cut(u->rows, at.slot + 1, threads, 1);
-        int own_from = cut(u->rows, at.part, at.parts, 1), own_to = cut(u->rows, at.part + 1, at.parts, 1);
-        for (int k = -1; (k = next_critic(u, at, k, &claimed_first)) < u->critics;)
-            predict_others(u, k, at);
-#pragma omp barrier
-        if (!find_targets(u, l, from, to, at)) {
-#pragma omp atomic write
-            targets_finite = 0;
-        }
-#pragma omp barrier
-        if (targets_finite) {
-            for (int k = -1; (k = next_critic(u, at, k, &claimed)) < u->critics;) {
-                predict_online(u, k, at.team, at);
-                find_gradients(u, l, k, at.team, own_from, own_to, l->sums + (k * u->threads + at.part) * NUM_SUMS);
-                learn(u, step, k, at.team, at);
-            }
-#pragma omp barrier
-            if (!find_priorities(u, l, from, to)) {
-#pragma omp atomic write
-                errors_finite = 0;
-            }
-        }
-    }
+    for_critics(predict, &task, 1);
+    run_job(&(Job){set_targets, &task, u->set_product_threads, u->threads, 0, 1, 0, u->rows / ROWS_OF_TARGETS + 1, 1});
+    if (!all_finite(l->targets, u->rows))
+        return -1;
+    for_critics(learn, &task, LEARNING_STAGES);
+    find_priorities(u, l);
     sum_up(u, l, step);
-    return !targets_finite ? -1 : !errors_finite ? -2 : !isfinite(l->metrics[GRADIENT_NORM]) ? -3 : 0;
+    return !all_finite(l->priorities, u->rows) ? -2 : !isfinite(l->metrics[GRADIENT_NORM]) ? -3 : 0;
 }

@@ -69,6 +69,7 @@ def resume(
     *,
     env_steps: int | None = None,
     workers: int | None = None,
+    threads: int | None = None,
     cluster: str | None = None,
     engine: EngineName | None = None,
     env: EnvSource | None = None,
@@ -85,7 +86,7 @@ def resume(
     """
     folder = RunFolder.open(path)
     config = folder.config()
-    changes = {"workers": workers, "cluster": cluster, "engine": engine}
+    changes = {"workers": workers, "threads": threads, "cluster": cluster, "engine": engine}
     given = {name: value for name, value in changes.items() if value is not None}
     config = replace(config, execution=replace(config.execution, **given))  # type: ignore[arg-type]
     if env_steps is not None:
