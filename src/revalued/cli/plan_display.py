@@ -38,7 +38,8 @@ def show_plan(ledgers: Sequence[Ledger], work: Workload) -> None:
     out = ledgers[0].out
     if len(ledgers) > 1:
         console.print(_by_experiment(ledgers, work))
-        console.print("hours: on one core, of runs that no line above has; runs that experiments share count once")
+        console.print("own: runs that no line above has, since those that experiments share are trained once")
+        console.print("hours, left: of a line's own runs, one after the other")
         console.print(f"{time_line(work)}\nresults: {out}, runs: {out / 'runs'}")
         return
     (ledger,) = ledgers
@@ -68,7 +69,7 @@ def _table(title: str, *columns: str) -> Table:
 
     table = Table(title=title, title_justify="left")
     for number, column in enumerate(columns):
-        table.add_column(column, justify="right" if number else "left")
+        table.add_column(column, justify="right" if number else "left", no_wrap=True)
     return table
 
 
@@ -76,7 +77,7 @@ def _by_experiment(ledgers: Sequence[Ledger], work: Workload) -> Table:
     """Return a line per experiment; a run belongs to the first that needs it."""
     table = _table(
         f"{len(ledgers)} experiments at {ledgers[0].scale.name} scale",
-        "experiment", "variants", "tasks", "seeds", "runs", "of its own", "finished", "hours", "hours left",
+        "experiment", "tasks", "seeds", "runs", "own", "finished", "hours", "left",
     )  # fmt: skip
     seen: set[Path] = set()
     for ledger in ledgers:
@@ -86,13 +87,12 @@ def _by_experiment(ledgers: Sequence[Ledger], work: Workload) -> Table:
         seeds = sorted({_seeds(ledger, task) for task in _tasks(ledger)})
         table.add_row(
             ledger.experiment.name,
-            str(len({run.variant for run in ledger.planned})),
             str(len(_tasks(ledger))),
             f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}",
             *_counts(paths, own, work),
         )
     table.add_section()
-    table.add_row("together", "", "", "", *_counts(list(work.runs), list(work.runs), work))
+    table.add_row("together", "", "", *_counts(list(work.runs), list(work.runs), work))
     return table
 
 

@@ -20,6 +20,11 @@ CONTROL_SUITE = (
     "dog-walk", "dog-trot", "dog-run",
 )  # fmt: skip
 """The tasks of the paper's table of environments."""
+DIMENSIONS = {
+    "cartpole": 1, "reacher": 2, "ball_in_cup": 2, "finger": 2, "fish": 5, "cheetah": 6, "walker": 6, "quadruped": 12,
+    "humanoid": 21, "dog": 38,
+}  # fmt: skip
+"""Number N of action dimensions by family of tasks."""
 HUMANOID_AND_DOG = CONTROL_SUITE[-6:]
 SELECTED = ("finger-spin", "fish-swim", "cheetah-run", "walker-run", "quadruped-run", "dog-walk")
 """Six tasks with 2 to 38 dimensions, all of them named in the text: for figures whose tasks it does not name."""
@@ -264,6 +269,11 @@ EXPERIMENTS: dict[str, Experiment | ComputedExperiment] = {
     experiment.name: experiment for experiment in (*_TRAINED, *_COMPUTED)
 }
 """All experiments by name."""
+
+
+def dimensions_of(task: str) -> int | None:
+    """Return how many action dimensions a task of the control suite has, None for others."""
+    return DIMENSIONS.get(task.partition("@")[0].partition("+")[0].split("-")[0])
 
 
 def find_experiment(name: str) -> Experiment | ComputedExperiment:

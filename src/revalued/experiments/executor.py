@@ -11,11 +11,13 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 from typing import Literal, Protocol
 
+from revalued.errors import UserError
 from revalued.experiments.run_folders import LOG_NAME, begin_log, last_log_line
 from revalued.run.folder import RunFolder
 
@@ -72,8 +74,9 @@ def launch(path: Path, trust_modules: Sequence[str] = ()) -> subprocess.Popen[by
     it happens to work (-P).
     """
     words = [word for name in trust_modules for word in ("--trust-module", name)]
-    if RunFolder.open(path).may_restart_unasked():
-        words.append("--restart")
+    with suppress(UserError):  # a damaged folder: the process will say the same, in the run's log
+        if RunFolder.open(path).may_restart_unasked():
+            words.append("--restart")
     begin_log(path)
     with (path / LOG_NAME).open("ab") as log:
         return subprocess.Popen(

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from revalued.experiments.catalogue import EXPERIMENTS
 from revalued.experiments.naming import task_in_words
 from revalued.experiments.result_files import merged
-from revalued.report import figures, pages, tables, theory, theory_figures, verdicts
+from revalued.report import figures, front, pages, tables, theory, theory_figures, verdicts
 from revalued.report.drawing import Figure, panel_svg
+from revalued.report.lessons import lessons
 from revalued.report.pages import Html, Section
 from revalued.report.published import REMARKS
 from revalued.report.results import ExperimentResults
@@ -47,7 +48,13 @@ def _chapter(experiment: ExperimentResults) -> Chapter:
     if experiment.name == "tabular":
         drawn = theory_figures.tabular_figures(experiment)
         return Chapter(experiment, theory.tabular_findings(experiment), drawn, [])
-    special = {"wall-time": [tables.wall_time_table], "stability": [tables.stability_table, tables.final_table]}
+    special = {
+        "main": [front.front_table, front.peer_table, tables.final_table],
+        "long-run": [front.front_table, front.peer_table],
+        "wall-time": [tables.wall_time_table],
+        "stability": [tables.stability_table, tables.final_table],
+        "metaworld": [tables.final_table, tables.success_table],
+    }
     shown = [table(experiment) for table in special.get(experiment.name, [tables.final_table])]
     return Chapter(experiment, verdicts.training_findings(experiment), figures.training_figures(experiment), shown)
 
@@ -92,6 +99,7 @@ def sections(all_chapters: Sequence[Chapter]) -> list[Section]:
     """Return every section of the page."""
     return [
         *([_verdict_section(all_chapters)] if any(chapter.findings for chapter in all_chapters) else []),
+        *([_lesson_section(all_chapters)] if any(chapter.findings for chapter in all_chapters) else []),
         *(_experiment_section(chapter) for chapter in all_chapters),
         _method_section(all_chapters),
         _provenance_section(all_chapters),
@@ -121,6 +129,19 @@ def _verdict_section(all_chapters: Sequence[Chapter]) -> Section:
     if absent:
         parts.append(pages.paragraph(f"Not run: {', '.join(absent)}.", "note"))
     return pages.section("Verdicts", pages.join(parts))
+
+
+def _lesson_section(all_chapters: Sequence[Chapter]) -> Section:
+    parts: list[object] = []
+    missing: list[str] = []
+    for lesson in lessons({chapter.experiment.name: chapter.experiment for chapter in all_chapters}):
+        if lesson.answers:
+            parts += [pages.subheading(pages.link(lesson.question, lesson.experiment)), pages.bullets(lesson.answers)]
+        else:
+            missing.append(f"{lesson.question} ({lesson.experiment})")
+    if missing:
+        parts.append(pages.paragraph(f"Not known yet, as nothing is finished: {' '.join(missing)}", "note"))
+    return pages.section("What was learnt", pages.join(parts), "learnt")
 
 
 def _experiment_section(chapter: Chapter) -> Section:

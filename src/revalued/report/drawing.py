@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -25,6 +25,7 @@ COLOURS = MappingProxyType(
         "revalued": "#0072b2",
         "decqn": "#d55e00",
         "bdq": "#009e73",
+        "decqn-wide": "#7b3f8c",
         "decqn-ensemble": "#e69f00",
         "decqn-sum": "#cc79a7",
         "decqn-c51": "#56b4e9",
@@ -33,7 +34,7 @@ COLOURS = MappingProxyType(
         "dqn": GREY,
     }
 )
-"""Okabe and Ito's palette, which the colour-blind can tell apart, then two more."""
+"""Okabe and Ito's palette, which the colour-blind can tell apart, and three more."""
 _OTHERS = ("#d55e00", "#009e73", "#e69f00", "#cc79a7", "#56b4e9", "#a0522d", GREY, "#6aa84f")
 MARK = "revalued report"
 """Stands in every figure's file, so that one of ours is known from a picture that somebody else made."""
@@ -94,7 +95,19 @@ def colours_of(variants: Sequence[str]) -> dict[str, str]:
     chosen = {variant: COLOURS[variant] for variant in variants if variant in COLOURS}
     rest = [variant for variant in variants if variant not in COLOURS]
     free = [colour for colour in (COLOURS["revalued"], *_OTHERS) if colour not in chosen.values()] or list(_OTHERS)
-    return chosen | {variant: free[position % len(free)] for position, variant in enumerate(rest)}
+    found = chosen | {variant: free[position % len(free)] for position, variant in enumerate(rest)}
+    return {variant: found[variant] for variant in variants}
+
+
+def from_zero(axes: Axes) -> None:
+    """Let returns start at 0, so that heights can be compared, unless some lie below."""
+    if axes.dataLim.y0 >= 0:
+        axes.set_ylim(bottom=0)
+
+
+def legend_of(label: Callable[[str], str], colours: Mapping[str, str]) -> Legend:
+    """Return the names of variants with their colours."""
+    return tuple((label(variant), colour) for variant, colour in colours.items())
 
 
 def require_matplotlib() -> None:
