@@ -1,6 +1,7 @@
 """Pieces of Markdown made from results, and put where a page has a place for them, so that nobody types a figure.
 
-A place is `<!-- results: NAME -->`, whatever an earlier call wrote, and `<!-- end of results -->`.
+A place is `<!-- results: NAME -->`, whatever an earlier call wrote, and `<!-- end of results -->`; NAME is one of
+`BLOCKS`, or `experiment` and an experiment's name.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from revalued.report.contents import Chapter
 from revalued.report.results import ExperimentResults
 from revalued.run.files import LARGEST_TABLE_BYTES, read_plain_file, replace_file
 
+_EXPERIMENT = "experiment"
 _PLACE = re.compile(r"(<!-- results: (?P<name>[^\n>]*?) -->\n).*?(<!-- end of results -->)", re.DOTALL)
 
 
@@ -38,8 +40,11 @@ def with_results(text: str, chapters: list[Chapter], place: str, name: str = "th
         raise UserError(f"{name} has no place for results: {reason}")
 
     def renew(match: re.Match[str]) -> str:
+        wanted, _, experiment = match["name"].partition(" ")
+        if wanted == _EXPERIMENT and experiment:
+            return f"{match[1]}{_experiment(chapters, place, experiment)}\n{match[3]}"
         if match["name"] not in BLOCKS:
-            raise unknown_name(f"piece of results in {name}", match["name"], BLOCKS)
+            raise unknown_name(f"piece of results in {name}", match["name"], [*BLOCKS, f"{_EXPERIMENT} NAME"])
         return f"{match[1]}{BLOCKS[match['name']](chapters, place)}\n{match[3]}"
 
     return _PLACE.sub(renew, text)
@@ -87,7 +92,10 @@ def _learnt(chapters: list[Chapter], place: str) -> str:
     parts = []
     for lesson in lessons.lessons({chapter.experiment.name: chapter.experiment for chapter in chapters}):
         parts.append(f"## {lesson.question}")
-        parts.append("\n".join(f"- {text}" for text in lesson.answers) or lessons.unknown(lesson))
+        lines = [
+            f"- {answer.text}" + (f"\n    - {answer.detail}" if answer.detail else "") for answer in lesson.answers
+        ]
+        parts.append("\n".join(lines) or lessons.unknown(lesson))
         if lesson.answers:
             parts.append(f"*From `results/{lesson.experiment}`, at {_scale(chapters, lesson.experiment)}.*")
     return "\n\n".join(parts)
@@ -105,17 +113,26 @@ def _state(chapters: list[Chapter], place: str) -> str:
 
 
 def _pictures(chapters: list[Chapter], place: str) -> str:
-    parts = []
-    for chapter in chapters:
-        name = chapter.experiment.name
-        if name in EXPERIMENTS and name != "main" and chapter.figures and chapter.findings and chapter.experiment.runs:
-            figure = chapter.figures[0]
-            table = chapter.tables[0]
-            parts.append(f"### {EXPERIMENTS[name].title}")
-            parts.append(f"![{EXPERIMENTS[name].title}]({place}/figures/{figure.name}.png)")
-            parts.append(tables.to_markdown(table))
-            parts.append(f"{table.caption.rstrip('.')}. {chapter.experiment.scale_note}")
+    names = [chapter.experiment.name for chapter in chapters if chapter.experiment.runs]
+    parts = [
+        f"### {EXPERIMENTS[name].title}\n\n{_experiment(chapters, place, name)}"
+        for name in names
+        if name in EXPERIMENTS and name != "main"
+    ]
     return "\n\n".join(parts) or "No other experiment has been run yet."
+
+
+def _experiment(chapters: list[Chapter], place: str, name: str) -> str:
+    """Return one experiment: its first picture and table, and how it was run."""
+    chapter = next((chapter for chapter in chapters if chapter.experiment.name == name), None)
+    if chapter is None or not chapter.experiment.runs:
+        return _not_yet(name)
+    known = EXPERIMENTS.get(name)
+    title = str(chapter.experiment.provenance.get("title") or (known.title if known else name))
+    parts = [f"![{title}]({place}/figures/{figure.name}.png)" for figure in chapter.figures[:1]]
+    for table in chapter.tables[:1]:
+        parts += [tables.to_markdown(table), f"{table.caption.rstrip('.')}. {chapter.experiment.scale_note}"]
+    return "\n\n".join(parts)
 
 
 def _named(chapters: list[Chapter], name: str) -> ExperimentResults | None:

@@ -84,8 +84,10 @@ def _write_beside(axes: Axes, theirs: Mapping[str, float]) -> None:
     for name, value in sorted(theirs.items(), key=lambda entry: -entry[1]):
         place = value if lowest is None else min(value, lowest - gap)
         lowest = place
-        axes.annotate(f" {name}", (peers.TABLE_ENV_STEPS / 1000, place), fontsize=7, va="center", color=INK)
-    axes.margins(x=0.14)
+        axes.annotate(
+            f" {name} {theirs[name]:.0f}", (peers.TABLE_ENV_STEPS / 1000, place), fontsize=7, va="center", color=INK
+        )
+    axes.margins(x=0.2)
 
 
 def _figure(experiment: ExperimentResults, over: Axis, suffix: str, lead: str) -> Figure | None:

@@ -93,7 +93,7 @@ def peer_table(experiment: ExperimentResults) -> TextTable:
         best = max(means, key=lambda variant: means[variant], default=None)
         budget = env_steps_of(experiment, task)
         theirs = peers.peer_at(task, budget)
-        ours = _NONE if best is None else f"{means[best]:.0f} ({experiment.label(best)}, {len(finals[best])} seeds)"
+        ours = _NONE if best is None else f"{means[best]:.0f} ({experiment.label(best)}, {_seeds(len(finals[best]))})"
         rows.append(
             (
                 task_in_words(task),
@@ -110,6 +110,10 @@ def peer_table(experiment: ExperimentResults) -> TextTable:
         f"interpolated. After 1,000,000 steps: {peers.TABLE_SOURCE}"
     )
     return TextTable(header, tuple(rows), caption)
+
+
+def _seeds(count: int) -> str:
+    return f"{count} seed{'s' if count != 1 else ''}"
 
 
 def _critics_in_words(experiment: ExperimentResults, variant: str) -> str:

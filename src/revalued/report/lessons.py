@@ -16,7 +16,14 @@ from revalued.report.verdicts import MIN_SEEDS, decide, minutes_of, training_fin
 
 _RISING = 1.1
 """A curve still rises where its end lies so far above its middle."""
-_NAMED = 6
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A sentence, and the tasks and numbers that it sums up."""
+
+    text: str
+    detail: str = ""
 
 
 @dataclass(frozen=True)
@@ -25,7 +32,7 @@ class Lesson:
 
     question: str
     experiment: str
-    answers: tuple[str, ...]
+    answers: tuple[Answer, ...]
 
 
 def lessons(results: Mapping[str, ExperimentResults]) -> list[Lesson]:
@@ -43,91 +50,78 @@ def unknown(lesson: Lesson) -> str:
     return f"Not known yet: no run of `{lesson.experiment}` is finished (`revalued reproduce {lesson.experiment}`)."
 
 
-def compared(experiment: ExperimentResults, first: str, second: str, tasks: Sequence[str] | None = None) -> str | None:
-    """Return in one sentence on which tasks one variant is ahead of another; None where they have no task in common."""
-    finals = {
-        task: tuple([final_performance(run) for run in experiment.of(variant, task)] for variant in (first, second))
-        for task in (experiment.tasks if tasks is None else tasks)
-    }
+def compared(experiment: ExperimentResults, first: str, second: str) -> Answer | None:
+    """Return on which tasks one variant is ahead of another; None where they have no finished task in common."""
+    finals = {task: _finals(experiment, first, second, task) for task in experiment.tasks}
     common = {task: pair for task, pair in finals.items() if all(pair)}
     if not common:
         return None
-    outcome: dict[str, list[str]] = {
-        "ahead on": [],
-        "behind on": [],
-        "not told apart on": [],
-        "with one seed only:": [],
-    }
-    words = {"holds": "ahead on", "does not hold": "behind on", "undecided": "not told apart on"}
+    outcome: dict[str, list[str]] = {"ahead": [], "behind": [], "not told apart": [], "a single seed": []}
+    words = {"holds": "ahead", "does not hold": "behind", "undecided": "not told apart"}
     for task, (ours, theirs) in common.items():
-        means = f"{task_in_words(task)} ({np.mean(ours):.0f} and {np.mean(theirs):.0f})"
-        if min(len(ours), len(theirs)) < MIN_SEEDS:
-            outcome["with one seed only:"].append(means)
-        else:
-            _, interval = statistics.difference(ours, theirs)
-            outcome[words[decide(interval)]].append(means)
-    parts = [f"{kind} {len(where)}: {_some(where)}" for kind, where in outcome.items() if where]
-    counts = sorted({len(values) for pair in common.values() for values in pair})
-    seeds = (
-        f"{counts[0]} seed{'s' if counts[0] > 1 else ''}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]} seeds"
-    )
+        kind = "a single seed"
+        if min(len(ours), len(theirs)) >= MIN_SEEDS:
+            kind = words[decide(statistics.difference(ours, theirs)[1])]
+        outcome[kind].append(f"{task_in_words(task)} {np.mean(ours):.0f} and {np.mean(theirs):.0f}")
     names = f"{experiment.label(first)} against {experiment.label(second)}"
-    return f"{names} on {len(common)} task{'s' if len(common) > 1 else ''}, {seeds}: {'; '.join(parts)}."
+    seeds = _counted(sorted({len(values) for pair in common.values() for values in pair}), "seed")
+    parts = [f"{kind} on {len(where)}" for kind, where in outcome.items() if where]
+    text = f"{names}, {_counted([len(common)], 'task')}, {seeds}: {', '.join(parts)}."
+    detail = "; ".join(f"{kind}: {', '.join(where)}" for kind, where in outcome.items() if where)
+    together = _together(experiment, first, second, list(common))
+    return Answer(f"{text} {together}".rstrip(), f"{detail[0].upper()}{detail[1:]}.")
 
 
-def _some(where: Sequence[str]) -> str:
-    more = f" and {len(where) - _NAMED} more" if len(where) > _NAMED else ""
-    return ", ".join(where[:_NAMED]) + more
+def _finals(experiment: ExperimentResults, first: str, second: str, task: str) -> tuple[list[float], list[float]]:
+    ours, theirs = ([final_performance(run) for run in experiment.of(variant, task)] for variant in (first, second))
+    return ours, theirs
 
 
-def _together(experiment: ExperimentResults, first: str, second: str, tasks: Sequence[str], title: str) -> str | None:
+def _counted(counts: Sequence[int], noun: str) -> str:
+    number = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    return f"{number} {noun}{'s' if counts[-1] != 1 else ''}"
+
+
+def _together(experiment: ExperimentResults, first: str, second: str, tasks: Sequence[str]) -> str:
     """Return the difference of interquartile means over tasks that both have finished with several seeds."""
-    pairs = [
-        tuple([final_performance(run) for run in experiment.of(variant, task)] for variant in (first, second))
-        for task in tasks
-    ]
+    pairs = [_finals(experiment, first, second, task) for task in tasks]
     enough = [pair for pair in pairs if min(map(len, pair)) >= MIN_SEEDS]
     if len(enough) < 2:
-        return None
+        return ""
     value, (low, high) = statistics.interquartile_difference([pair[0] for pair in enough], [pair[1] for pair in enough])
-    names = f"{experiment.label(first)} minus {experiment.label(second)}"
-    size = f"{value:+.0f} [{low:+.0f}, {high:+.0f}]"
-    return f"{title}, {len(enough)} tasks together: {names} is {size} (interquartile mean)."
+    return f"{len(enough)} tasks together: {value:+.0f} [{low:+.0f}, {high:+.0f}], difference of interquartile means."
 
 
-def _which_algorithm(experiment: ExperimentResults) -> list[str]:
+def _which_algorithm(experiment: ExperimentResults) -> list[Answer]:
     sizes: list[tuple[str, Callable[[int], bool]]] = [
         ("Up to 2 dimensions", lambda n: n <= 2),
         ("5 or 6 dimensions", lambda n: 2 < n < 12),
         ("12 dimensions and more", lambda n: n >= 12),
     ]
-    found = [compared(experiment, "revalued", "decqn")]
+    found = _pairs(*_USUAL)(experiment)
     for title, fits in sizes:
         tasks = [task for task in experiment.tasks if (n := dimensions_of(task)) is not None and fits(n)]
-        found.append(_together(experiment, "revalued", "decqn", tasks, title))
-    found.append(compared(experiment, "decqn", "bdq"))
-    return _known(found)
+        text = _together(experiment, "revalued", "decqn", tasks)
+        if text:
+            names = f"{experiment.label('revalued')} minus {experiment.label('decqn')}"
+            found.append(Answer(f"{title}, {names}: {text}"))
+    return found
 
 
-def _pairs(*pairs: tuple[str, str]) -> Callable[[ExperimentResults], list[str]]:
+def _pairs(*pairs: tuple[str, str]) -> Callable[[ExperimentResults], list[Answer]]:
     """Return what says of each pair of variants on which tasks one is ahead, and by how much on all together."""
 
-    def answer(experiment: ExperimentResults) -> list[str]:
-        return _known(
-            [
-                text
-                for pair in pairs
-                for text in (compared(experiment, *pair), _together(experiment, *pair, experiment.tasks, "All"))
-            ]
-        )
+    def answer(experiment: ExperimentResults) -> list[Answer]:
+        found = (compared(experiment, *pair) for pair in pairs)
+        return [text for text in found if text is not None]
 
     return answer
 
 
-def _best_setting(symbol: str) -> Callable[[ExperimentResults], list[str]]:
+def _best_setting(symbol: str) -> Callable[[ExperimentResults], list[Answer]]:
     """Return what lists, per task, the final return by K or β, and which is the best."""
 
-    def answer(experiment: ExperimentResults) -> list[str]:
+    def answer(experiment: ExperimentResults) -> list[Answer]:
         found = []
         for task in experiment.tasks:
             summaries = {
@@ -146,16 +140,14 @@ def _best_setting(symbol: str) -> Callable[[ExperimentResults], list[str]]:
                 if value != best and summary.mean + (summary.standard_error or 0.0) >= summaries[best].mean
             ]
             also = f"; within a standard error of it: {', '.join(level)}" if level else ""
-            seeds = sorted({summary.seeds for summary in summaries.values()})
-            count = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
-            text = f"{task_in_words(task)} ({count} seed{'s' * (seeds[-1] > 1)}): {listed}. Highest at {best:g}{also}."
-            found.append(text)
+            seeds = _counted(sorted({summary.seeds for summary in summaries.values()}), "seed")
+            found.append(Answer(f"{task_in_words(task)}, {seeds}: highest at {symbol} = {best:g}{also}.", f"{listed}."))
         return found
 
     return answer
 
 
-def _how_long(experiment: ExperimentResults) -> list[str]:
+def _how_long(experiment: ExperimentResults) -> list[Answer]:
     found = []
     for variant in experiment.variants_with_runs:
         rising: list[str] = []
@@ -167,16 +159,17 @@ def _how_long(experiment: ExperimentResults) -> list[str]:
                 continue
             middle = float(np.interp(curve.xs[-1] / 2, curve.xs, curve.mean))
             end = float(np.mean([final_performance(run) for run in runs]))
-            (rising if end > _RISING * middle else level).append(f"{task_in_words(task)} ({middle:.0f} → {end:.0f})")
+            (rising if end > _RISING * middle else level).append(f"{task_in_words(task)} {middle:.0f} → {end:.0f}")
         if rising or level:
             total = len(rising) + len(level)
             text = f"{experiment.label(variant)}: the end lies more than 10% above the middle of the run on "
-            text += f"{len(rising)} of {total} tasks" + (f": {_some(rising)}" if rising else "") + "."
-            found.append(text)
+            text += f"{len(rising)} of {_counted([total], 'task')}."
+            parts = [f"still rising: {', '.join(rising)}"] * bool(rising) + [f"level: {', '.join(level)}"] * bool(level)
+            found.append(Answer(text, f"From the middle to the end, {'; '.join(parts)}."))
     return found
 
 
-def _minutes(experiment: ExperimentResults) -> list[str]:
+def _minutes(experiment: ExperimentResults) -> list[Answer]:
     found = []
     for task in experiment.tasks:
         times = {
@@ -186,40 +179,37 @@ def _minutes(experiment: ExperimentResults) -> list[str]:
         }
         if times:
             listed = ", ".join(f"{experiment.label(variant)} {minutes:.0f}" for variant, minutes in times.items())
-            found.append(f"Minutes for 500,000 interactions on {task_in_words(task)}: {listed}.")
+            found.append(Answer(f"Minutes for 500,000 interactions on {task_in_words(task)}: {listed}."))
     return found
 
 
-def _success(experiment: ExperimentResults) -> list[str]:
-    found = _known([compared(experiment, "revalued", "decqn")])
+def _success(experiment: ExperimentResults) -> list[Answer]:
+    found = _pairs(("revalued", "decqn"))(experiment)
     for task in experiment.tasks:
         rates = {
             variant: [rate for run in experiment.of(variant, task) if (rate := final_success(run)) is not None]
             for variant in experiment.variants
         }
         listed = [
-            f"{experiment.label(variant)} {np.mean(values):.0%} ({len(values)} seed{'s' * (len(values) > 1)})"
+            f"{experiment.label(variant)} {np.mean(values):.0%} ({_counted([len(values)], 'seed')})"
             for variant, values in rates.items()
             if values
         ]
         if listed:
-            found.append(f"Goals reached in the last test episodes of {task_in_words(task)}: {', '.join(listed)}.")
+            text = f"Goals reached in the last test episodes of {task_in_words(task)}: {', '.join(listed)}."
+            found.append(Answer(text))
     return found
 
 
-def _verdicts(experiment: ExperimentResults) -> list[str]:
+def _verdicts(experiment: ExperimentResults) -> list[Answer]:
     return [
-        f"{finding.statement}, on {verdict.where}: {verdict.decision} ({verdict.detail})."
+        Answer(f"{finding.statement}, on {verdict.where}: {verdict.decision}.", f"{verdict.detail}.")
         for finding in training_findings(experiment)
         for verdict in finding.verdicts
     ]
 
 
-def _known(found: Sequence[str | None]) -> list[str]:
-    return [text for text in found if text is not None]
-
-
-def _long(experiment: ExperimentResults) -> list[str]:
+def _long(experiment: ExperimentResults) -> list[Answer]:
     return _pairs(*_ENSEMBLE)(experiment) + _how_long(experiment)
 
 
@@ -227,7 +217,7 @@ _ENSEMBLE = (("decqn-ensemble", "decqn"), ("revalued", "decqn-ensemble"))
 _USUAL = (("revalued", "decqn"), ("decqn", "bdq"))
 _WEIGHTS = (("revalued", "revalued-quadratic"), *((f"revalued-c{c}", "revalued") for c in ("0.5", "2", "5")))
 _RIVALS = (("revalued", "bdq-ensemble"), ("revalued", "decqn-sum-ensemble"))
-_QUESTIONS: tuple[tuple[str, str, Callable[[ExperimentResults], list[str]]], ...] = (
+_QUESTIONS: tuple[tuple[str, str, Callable[[ExperimentResults], list[Answer]]], ...] = (
     ("Which algorithm, with the same critic?", "main", _which_algorithm),
     (
         "One wide critic, or ten lean ones at its price?",

@@ -102,8 +102,9 @@ class ExperimentResults:
         lengths = {run.get("env_steps") for run in runs if run["status"] == "finished"}
         up_to = "up to " if len(lengths) > 1 else ""
         most = f"{up_to}{int(self.provenance.get('planned_env_steps', 0)):,} interactions"
-        seeds = len(self.provenance.get("seeds", ()))
-        return f"{name} scale: {', '.join([*sizes, most, f'{seeds} seed' + 's' * (seeds != 1)])}"
+        counts = self.seed_counts() or [len(self.provenance.get("seeds", ()))]
+        seeds = f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else f"{counts[0]}"
+        return f"{name} scale: {', '.join([*sizes, most, f'{seeds} seed' + 's' * (counts[-1] != 1)])}"
 
     @property
     def scale_note(self) -> str:
