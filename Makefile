@@ -44,8 +44,8 @@ bench: $(INSTALLED) ## Measure everything (leave the machine alone meanwhile)
 	$(BIN)/python -m benchmarks --save
 	$(BIN)/python -m benchmarks.plot
 
-figures: $(INSTALLED) ## Draw the report and every picture that a page shows, from the saved results
-	$(BIN)/revalued report results -o results/report.html
+figures: $(INSTALLED) ## Write the report, every picture and every table of results on a page, from the saved results
+	$(BIN)/revalued report results -o results/report.html --into README.md docs/index.md docs/results.md docs/learnt.md
 	$(BIN)/python -m benchmarks.plot
 
 bench-peers: $(PEERS)/.installed ## Install the libraries that `make bench` compares with

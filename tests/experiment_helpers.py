@@ -85,7 +85,7 @@ def carry_out_toy(
 ) -> Outcome:
     ledger = Ledger(experiment, SCALE, planned(seeds, tasks, experiment), out)
     work = Workload(ledger.planned, ledger.paths, jobs)
-    failures = carry_out(ledger, work, executor, Overview())
+    failures = carry_out([ledger], work, executor, Overview())
     return Outcome(len(work.runs), len(work.finished), failures)
 
 

@@ -76,8 +76,8 @@ def test_a_dry_run_shows_the_plan_and_writes_nothing(capsys: pytest.CaptureFixtu
     assert reproduce(["main", "--dry-run"]) == 0
     shown = capsys.readouterr().out
     assert "REValueD, DecQN and BDQ on the control suite" in shown
-    assert "Laptop scale: 120,000 interactions per run" in shown
-    assert "72 runs, 0 finished already; with 2 jobs; the time it takes is unknown until the first run" in shown
+    assert "Laptop scale: 150,000 interactions per run" in shown
+    assert "176 runs, 0 finished already; with 2 jobs; the time it takes is unknown until the first run" in shown
     assert list(Path().iterdir()) == []
     assert reproduce(["theorems", "--dry-run"]) == 0
     assert "computed without training" in capsys.readouterr().out
@@ -88,13 +88,14 @@ def test_a_dry_run_counts_what_is_finished(capsys: pytest.CaptureFixture[str]) -
     assert isinstance(main, Experiment)
     run = plan(main, SCALES["laptop"], 1, ["walker-walk"])[1]
     folder = RunFolder.create(run_path(Path("results"), run.config), run.config)
-    folder.write_summary({"finished": True, "env_steps": 120_000, "wall_seconds": 500.0, "machine": machine()})
+    folder.write_summary({"finished": True, "env_steps": 150_000, "wall_seconds": 500.0, "machine": machine()})
     assert reproduce(["main", "--dry-run", "--seeds", "2", "--tasks", "walker-walk"]) == 0
-    known = "1 run: about 8:20 with 2 jobs, from finished runs on this machine"
-    assert f"6 runs, 1 finished already; {known}; 4 runs: unknown until the first run" in capsys.readouterr().out
+    known = "about 29:10 with 2 jobs, from finished runs on this machine"  # 7 runs of 500 seconds, two at a time
+    others = "6 runs of kinds that have not been measured yet are estimated from others"
+    assert f"8 runs, 1 finished already; {known}; {others}" in capsys.readouterr().out
     assert reproduce(["main", "--dry-run", "--seeds", "1", "--tasks", "walker-walk"]) == 0
     shown = capsys.readouterr().out
-    assert "3 runs, 1 finished already" in shown
+    assert "4 runs, 1 finished already" in shown
     (line,) = [line for line in shown.splitlines() if " decqn " in line]
     assert line.split()[1::2] == ["decqn", "1", "1", "1", "1", "1"]  # critics, tasks, seeds, runs, finished
 

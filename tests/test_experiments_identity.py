@@ -15,7 +15,7 @@ from revalued.errors import UserError
 from revalued.experiments.catalogue import EXPERIMENTS
 from revalued.experiments.plan import Experiment, plan
 from revalued.experiments.run_folders import check_same_run, run_hash, run_path, significant_entries
-from revalued.experiments.scales import SCALES
+from revalued.experiments.scales import LAPTOP_ENV_STEPS, LEAN, SCALES
 from revalued.run.folder import RunFolder
 from run_helpers import evolve
 
@@ -33,7 +33,7 @@ def test_the_hash_of_a_known_run() -> None:
     main = EXPERIMENTS["main"]
     assert isinstance(main, Experiment)
     (planned,) = [run for run in plan(main, SCALES["laptop"]) if run.key == ("decqn", "walker-walk", 0)]
-    assert planned.config == DECQN
+    assert planned.config == evolve(DECQN, env_steps=LAPTOP_ENV_STEPS, **LEAN)
     assert run_hash(DECQN) == "7c14b792"
     assert run_path(Path("out"), DECQN) == Path("out/runs/walker-walk/decqn-seed0-7c14b792")
 

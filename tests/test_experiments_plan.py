@@ -9,17 +9,17 @@ import pytest
 from revalued.config import TrainConfig, to_dict
 from revalued.envs.suites.control_suite import BENCHMARK_TASKS
 from revalued.errors import UserError
-from revalued.experiments.catalogue import CONTROL_SUITE, EXPERIMENTS, find_experiment
+from revalued.experiments.catalogue import CONTROL_SUITE, EXPERIMENTS, ONE_PER_SIZE, find_experiment
 from revalued.experiments.naming import Setting, TaskLabel, format_task, parse_task
 from revalued.experiments.plan import Experiment, PlannedRun, plan, scale_note
-from revalued.experiments.scales import SCALES, find_scale
+from revalued.experiments.scales import EQUAL_PRICE, LAPTOP_ENV_STEPS, LEAN, LONG_ENV_STEPS, SCALES, find_scale
 from revalued.settings import places
 
 TRAINED = [experiment for experiment in EXPERIMENTS.values() if isinstance(experiment, Experiment)]
 NAMES = [
     "main", "bins", "regulariser", "stochastic-reward", "stochastic-state", "ensemble-size", "sum", "wall-time", "beta",
     "stability", "tabular", "weight-function", "regulariser-reduction", "ensemble-target", "metaworld",
-    "ensembled-baselines", "distributional", "theorems",
+    "ensembled-baselines", "distributional", "theorems", "long-run",
 ]  # fmt: skip
 
 
@@ -116,16 +116,54 @@ def test_the_papers_protocol_is_the_default_configuration() -> None:
     assert {run.config.schedule.env_steps for run in runs} == {500_000, 1_000_000, 2_000_000}
 
 
-def test_laptop_runs_differ_from_the_defaults_in_nothing_but_length_ensemble_and_threads() -> None:
+def test_laptop_runs_differ_from_the_defaults_in_length_threads_and_a_lean_critic() -> None:
     runs = by_key("main", "laptop")
-    expected = {"task": "walker-walk", "seed": 1, "env_steps": 120_000, "threads": 1, "device": "cpu"}
+    expected = {"task": "walker-walk", "seed": 1, "env_steps": LAPTOP_ENV_STEPS, "threads": 1, "device": "cpu", **LEAN}
     default = flat_fields(TrainConfig(task=""))
-    assert flat_fields(runs["revalued", "walker-walk", 1].config) == {**default, **expected, "critics": 3}
+    assert flat_fields(runs["revalued", "walker-walk", 1].config) == {**default, **expected}
     decqn = {"algo": "decqn", "critics": 1, "beta": 0.0}
     assert flat_fields(runs["decqn", "walker-walk", 1].config) == {**default, **expected, **decqn}
+    wide = flat_fields(runs["decqn-wide", "walker-walk", 1].config)
+    assert wide == {**default, **expected, **decqn, **EQUAL_PRICE}
+    assert wide["normalise_observations"]
+    lengths = {"wall-time": 15_000, "long-run": LONG_ENV_STEPS}
     for experiment in TRAINED:
         for run in plan(experiment, SCALES["laptop"]):
-            assert run.config.schedule.env_steps == (15_000 if experiment.name == "wall-time" else 120_000)
+            assert run.config.schedule.env_steps == lengths.get(experiment.name, LAPTOP_ENV_STEPS)
+
+
+def test_like_is_compared_with_like() -> None:
+    """At laptop scale everything has the same critic, but for the variant that is marked as wider."""
+    for experiment in TRAINED:
+        for run in plan(experiment, SCALES["laptop"]):
+            learner = run.config.learner
+            wanted = {**LEAN, **(EQUAL_PRICE if run.variant == "decqn-wide" else {})}
+            assert {name: getattr(learner, name) for name in wanted} == wanted, run.title
+    assert not any(run.variant == "decqn-wide" for run in plan(trained("main"), SCALES["paper"], 1))
+
+
+def test_seeds_at_laptop_scale() -> None:
+    def seeds(name: str) -> dict[str, int]:
+        found: dict[str, set[int]] = {}
+        for run in plan(trained(name), SCALES["laptop"]):
+            found.setdefault(run.task, set()).add(run.seed)
+        return {task: len(numbers) for task, numbers in found.items()}
+
+    main = seeds("main")
+    assert list(main) == list(CONTROL_SUITE)
+    assert {task for task, count in main.items() if count == 4} == set(ONE_PER_SIZE)
+    assert {count for task, count in main.items() if task not in ONE_PER_SIZE} == {2}
+    assert seeds("long-run") == {"dog-walk": 1}
+    assert {count for name in ("bins", "beta", "metaworld") for count in seeds(name).values()} == {2}
+    assert len(plan(trained("main"), SCALES["laptop"], 3)) == 3 * 4 * 16  # those who ask get what they ask for
+
+
+def test_ablations_at_laptop_scale_have_a_task_with_many_dimensions() -> None:
+    few = {"metaworld"}  # all of its tasks have four
+    large = ("quadruped", "humanoid", "dog")
+    for experiment in TRAINED:
+        if experiment.name not in few:
+            assert any(task.startswith(large) for task in experiment.tasks["laptop"]), experiment.name
 
 
 def test_ensembles_by_scale() -> None:
@@ -133,9 +171,9 @@ def test_ensembles_by_scale() -> None:
         return sorted({run.config.algorithm.critics for run in plan(trained(name), SCALES[scale])})
 
     assert critics("ensemble-size", "paper") == [1, 3, 5, 10, 15, 20]
-    assert critics("ensemble-size", "laptop") == [1, 3, 5]
+    assert critics("ensemble-size", "laptop") == [1, 3, 5, 10, 20]
     assert critics("regulariser", "paper") == [1, 10]
-    assert critics("regulariser", "laptop") == [1, 3]
+    assert critics("regulariser", "laptop") == [1, 10]
     assert critics("regulariser", "smoke") == [1, 2]
     assert critics("wall-time", "laptop") == [1, 10]
 
@@ -156,7 +194,7 @@ def test_chosen_tasks_have_the_settings_of_the_experiment_unless_they_say_which(
     def tasks(name: str, *chosen: str) -> list[str]:
         return list(dict.fromkeys(run.task for run in plan(trained(name), SCALES["laptop"], 1, chosen)))
 
-    assert tasks("bins", "reacher-hard") == [f"reacher-hard{at}" for at in ("", "@10", "@30", "@75", "@100")]
+    assert tasks("bins", "reacher-hard") == [f"reacher-hard{at}" for at in ("", "@30", "@100")]
     assert tasks("bins", "reacher-hard@30") == ["reacher-hard@30"]
     assert tasks("bins", "reacher-hard@3") == ["reacher-hard"]
     assert tasks("stochastic-state", "fish-swim") == ["fish-swim+state-noise"]
@@ -165,18 +203,26 @@ def test_chosen_tasks_have_the_settings_of_the_experiment_unless_they_say_which(
 def test_every_comparison_has_its_first_seed_before_any_has_its_second() -> None:
     seeds = [run.seed for run in plan(trained("main"), SCALES["laptop"])]
     assert seeds == sorted(seeds)
-    assert set(seeds) == {0, 1, 2}
+    assert set(seeds) == {0, 1, 2, 3}
 
 
 def test_the_note_says_what_differs_from_the_paper() -> None:
     runs = plan(trained("ensemble-size"), SCALES["laptop"])
     note = scale_note(trained("ensemble-size"), SCALES["laptop"], runs, [0, 1, 2], [run.task for run in runs])
-    assert "120,000 interactions per run (paper: 500,000 to 2,000,000, our reading" in note
+    assert "150,000 interactions per run (paper: 500,000 to 2,000,000, our reading" in note
     assert "3 seeds (paper: 10)" in note
-    assert "ensembles of 3 critics" in note
-    assert "without revalued-k10, revalued-k15, revalued-k20, dog-trot, dog-run" in note
+    assert "critics 160 wide (paper: 512); learning rate 0.001 (paper: 0.0001); observations normalised" in note
+    assert "without revalued-k15, walker-run, quadruped-run, dog-trot, dog-run" in note
+    runs = plan(trained("main"), SCALES["laptop"])
+    note = scale_note(trained("main"), SCALES["laptop"], runs, [0, 1, 2, 3], [run.task for run in runs])
+    assert "2 to 4 seeds (paper: 10)" in note
+    assert "without" not in note
+    runs = plan(trained("main"), SCALES["smoke"])
+    note = scale_note(trained("main"), SCALES["smoke"], runs, [0], [run.task for run in runs])
+    assert "ensembles of 2 critics" in note
+    assert "the returns mean nothing" in note
     runs = plan(trained("wall-time"), SCALES["laptop"])
     note = scale_note(trained("wall-time"), SCALES["laptop"], runs, [0, 1, 2], [run.task for run in runs])
     assert "15,000 interactions per run (paper: 500,000)" in note
-    assert "ensembles of 3" not in note
+    assert "one run at a time with all cores" in note
     assert "every 500 updates (paper: 1,000)" in note

@@ -82,7 +82,7 @@ sys.path.insert(0, {tests!r})
 from experiment_helpers import SCALE, TOY, planned
 from revalued.cli.experiment_runs import FanOut, train_all
 from revalued.experiments.ledger import Ledger
-sys.exit(train_all(Ledger(TOY, SCALE, planned(), Path({out!r})), FanOut(jobs=2), ["reproduce", "toy"]))
+sys.exit(train_all([Ledger(TOY, SCALE, planned(), Path({out!r}))], FanOut(jobs=2), ["reproduce", "toy"]))
 """
 
 

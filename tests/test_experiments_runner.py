@@ -73,7 +73,8 @@ def test_provenance(whole: Path) -> None:
     assert "350 interactions per run" in data["scale_note"]
     assert "without toy-counting" in data["scale_note"]
     assert (data["seeds"], data["tasks"], data["planned_env_steps"]) == ([0, 1], ["toy-levers"], 350)
-    assert data["variants"]["revalued"] == {"label": "REValueD", "overrides": {"algo": "revalued", "critics": 2}}
+    critics = {"critics": 2, "hidden_size": 32, "learning_rate": 1e-4, "normalise_observations": False}
+    assert data["variants"]["revalued"] == {"label": "REValueD", "overrides": {"algo": "revalued", **critics}}
     assert data["versions"]["torch"]
     assert data["machine"]["cores"] >= 1
     assert data["commit"]
@@ -237,7 +238,7 @@ def test_a_variant_does_not_change_its_meaning(whole: Path, tmp_path: Path) -> N
     out = tmp_path / "copy"
     shutil.copytree(whole, out)
     other = replace(TOY, variants=(replace(TOY.variants[0], overrides={"algo": "decqn", "n_step": 1}),))
-    with pytest.raises(UserError, match="decqn with algo decqn, critics 1, which cannot be mixed"):
+    with pytest.raises(UserError, match=r"decqn with algo decqn, critics 1, hidden_size 32, .* which cannot be mixed"):
         carry_out_toy(out, InThisProcess(), experiment=other)
 
 

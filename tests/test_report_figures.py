@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 
 from report_data import theorem_row, write_cvar, write_tabular, write_theorems, write_training
 from revalued.errors import UserError
-from revalued.report import drawing, figures, results, theory_figures
+from revalued.report import curves, drawing, figures, results, theory_figures
 from revalued.report.drawing import COLOURS, Figure, Panel, colours_of
 from revalued.report.results import ExperimentResults
 
@@ -82,7 +82,7 @@ def test_learning_curves_have_a_panel_per_task_that_was_run(tmp_path: Path) -> N
     levels = {(v, t): 500.0 for v in ("revalued", "decqn") for t in ("walker-walk", "dog-walk", "fish-swim")}
     missing = {(v, "fish-swim", s): "missing" for v in ("revalued", "decqn") for s in range(2)}
     write_training(tmp_path, "main", levels, unfinished={**missing, ("decqn", "dog-walk", 1): "missing"})
-    figure = figures.learning_curves(loaded(tmp_path, "main"))
+    figure = curves.learning_curves(loaded(tmp_path, "main"))
     assert figure is not None
     assert [panel.description.split(":")[0] for panel in figure.panels] == [
         "Learning curves on walker-walk",
@@ -98,7 +98,7 @@ def test_learning_curves_have_a_panel_per_task_that_was_run(tmp_path: Path) -> N
 
 def test_a_single_seed_is_said_plainly(tmp_path: Path) -> None:
     write_training(tmp_path, "main", {("decqn", "walker-walk"): 500.0}, seeds=1)
-    figure = figures.learning_curves(loaded(tmp_path, "main"))
+    figure = curves.learning_curves(loaded(tmp_path, "main"))
     assert figure is not None
     assert "a single seed each, so no interval can be given" in figure.caption
     assert "FillBetween" not in svgs(figure)[0]
@@ -107,7 +107,7 @@ def test_a_single_seed_is_said_plainly(tmp_path: Path) -> None:
 def test_unfinished_runs_are_dotted(tmp_path: Path) -> None:
     levels = {("revalued", "walker-walk"): 500.0, ("decqn", "walker-walk"): 400.0}
     write_training(tmp_path, "main", levels, seeds=1, unfinished={("decqn", "walker-walk", 0): "unfinished"})
-    figure = figures.learning_curves(loaded(tmp_path, "main"))
+    figure = curves.learning_curves(loaded(tmp_path, "main"))
     assert figure is not None
     assert "Dotted" in figure.caption
     assert svgs(figure)[0].count("stroke-dasharray") == 1

@@ -47,6 +47,7 @@ def test_a_single_seed_has_no_interval() -> None:
     summary = statistics.summarise([5.0])
     assert (summary.mean, summary.standard_error, summary.interval, summary.seeds) == (5, None, None, 1)
     curve = statistics.curve([make_run([1, 2, 3])])
+    assert curve is not None
     assert curve.band is None
     single = statistics.interquartile_summary([[1.0], [2.0, 3.0]])
     assert single.interval is None
@@ -113,7 +114,8 @@ def test_curves_are_interpolated_where_all_seeds_are_known() -> None:
     slow = RunResults("v", "t", 0, np.array([0.0, 100.0]), np.array([0.0, 100.0]), np.zeros(2), True)
     late = RunResults("v", "t", 1, np.array([20.0, 60.0, 80.0]), np.array([100.0, 100.0, 200.0]), np.zeros(3), False)
     curve = statistics.curve([slow, late])
-    assert curve.env_steps.tolist() == [20, 50, 80]  # no more points than evaluations
+    assert curve is not None
+    assert curve.xs.tolist() == [20, 50, 80]  # no more points than evaluations
     assert curve.mean == pytest.approx([(20 + 100) / 2, (50 + 100) / 2, (80 + 200) / 2])
     assert curve.band is not None
     assert curve.band[0] == pytest.approx([20, 50, 80])

@@ -1,4 +1,4 @@
-"""What `revalued reproduce` and `revalued sweep` share: flags, the plan on the screen, signals, and how it ended."""
+"""What `revalued reproduce` and `revalued sweep` share: flags, signals, and how it ended."""
 
 from __future__ import annotations
 
@@ -9,20 +9,22 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from types import FrameType
 
+from revalued.cli.plan_display import counted, heading, show_plan
 from revalued.errors import UserError
 from revalued.experiments.executor import Executor, Stop
 from revalued.experiments.ledger import Ledger
 from revalued.experiments.naming import parse_task
 from revalued.experiments.overview import make_overview
-from revalued.experiments.plan import PlannedRun, scale_note
+from revalued.experiments.plan import PlannedRun
 from revalued.experiments.process_executor import ProcessExecutor
 from revalued.experiments.result_files import RESULTS
 from revalued.experiments.run_folders import LOG_NAME
 from revalued.experiments.runner import carry_out
+from revalued.experiments.whole_plan import work_order
 from revalued.experiments.workload import Workload
-from revalued.run.progress import format_duration
 from revalued.run.signals import raise_again
 
 _DEFAULT_JOBS = 2
@@ -57,92 +59,75 @@ def check_tasks(planned: Sequence[PlannedRun], tasks: Sequence[str]) -> None:
         task_of(first_of[name])
 
 
-def train_all(ledger: Ledger, runs: FanOut, command: Sequence[str]) -> int:
+def train_all(ledgers: Sequence[Ledger], runs: FanOut, command: Sequence[str], *, keep_checkpoints: bool = True) -> int:
     """Train what is not trained yet, or only show it; say how it ended and how to go on."""
-    from revalued.envs import module_of
-
-    work = Workload(ledger.planned, ledger.paths, _jobs(ledger, runs))
+    phases = [(group, _jobs(group, runs)) for group in _phases(ledgers)]
+    everything = Workload(*work_order(ledgers), max(jobs for _, jobs in phases))
     if runs.dry_run:
-        _show_plan(ledger, work)
+        show_plan(ledgers, everything)
         return 0
     raise_again()
     view = make_overview(quiet=runs.quiet)
+    failures: dict[Path, str] = {}
+    left: list[Path] = []
     try:
-        view.say(f"{ledger.experiment.name}: {ledger.experiment.title}\n{_note(ledger)}\n{_time_line(work)}")
-        modules = sorted(
-            {module_of(run.config.task) for run in ledger.planned} - {""}
-        )  # from the plan, not from any file
-        with _executor(runs, work.jobs, view.say, modules) as executor, noted_stops() as received:
-            failures = carry_out(ledger, work, executor, view, lambda: wanted_stop(received))
+        view.say(heading(ledgers, everything))
+        with noted_stops() as received:
+            for group, jobs in phases:
+                work = Workload(*work_order(group), jobs)
+                with _executor(runs, jobs, view.say, _modules(group)) as executor:
+                    failures |= carry_out(
+                        group,
+                        work,
+                        executor,
+                        view,
+                        lambda: wanted_stop(received),
+                        keep_checkpoints=keep_checkpoints,
+                    )
+                left += work.to_do
     finally:
         view.close()
     for path, reason in failures.items():
-        print(f"revalued: failed: {work.runs[path].title}: {reason} (log: {path / LOG_NAME})", file=sys.stderr)
-    if work.to_do:
+        title = everything.runs[path].title
+        print(f"revalued: failed: {title}: {reason} (log: {path / LOG_NAME})", file=sys.stderr)
+    if left:
         again = f"go on with the same command: revalued {shlex.join(command)}"
-        print(f"{len(work.to_do)} of {_counted(len(work.runs))} not finished; {again}", file=sys.stderr)
+        print(f"{len(left)} of {counted(len(everything.runs))} not finished; {again}", file=sys.stderr)
         return 128 + received[0] if received else 1
     if not runs.quiet:
-        print(f"{_counted(len(work.runs))} finished; results in {ledger.folder / RESULTS}")
+        place = ledgers[0].folder / RESULTS if len(ledgers) == 1 else ledgers[0].out
+        print(f"{counted(len(everything.runs))} finished; results in {place}")
     return 0
 
 
-def _jobs(ledger: Ledger, runs: FanOut) -> int:
+def _phases(ledgers: Sequence[Ledger]) -> list[list[Ledger]]:
+    """Return what goes on together: first what is timed, which has the machine to itself, then all the rest."""
+    timed = [ledger for ledger in ledgers if ledger.experiment.is_timed]
+    return [group for group in (timed, [ledger for ledger in ledgers if ledger not in timed]) if group]
+
+
+def _modules(ledgers: Sequence[Ledger]) -> list[str]:
+    """Return the modules that tasks name; they come from the plan, not from any file."""
+    from revalued.envs import module_of
+
+    return sorted({module_of(run.config.task) for ledger in ledgers for run in ledger.planned} - {""})
+
+
+def _jobs(ledgers: Sequence[Ledger], runs: FanOut) -> int:
     """Return how many runs go on side by side; on a cluster all of them may, its size is the limit."""
     if runs.jobs is not None and runs.jobs < 1:
         raise UserError(f"jobs = {runs.jobs} is not possible: it must be at least 1")
-    if ledger.experiment.is_timed:
+    experiment = ledgers[0].experiment
+    if experiment.is_timed:
         if runs.jobs not in (None, 1):
             unused = f"one run at a time with all cores, --jobs {runs.jobs} is not used"
-            print(f"{ledger.experiment.name} is timed: {unused}", file=sys.stderr)
+            print(f"{experiment.name} is timed: {unused}", file=sys.stderr)
         return 1
     if runs.jobs is not None:
         return runs.jobs
-    return min(_DEFAULT_JOBS, len(os.sched_getaffinity(0))) if runs.cluster is None else len(ledger.planned)
-
-
-def _show_plan(ledger: Ledger, work: Workload) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    experiment = ledger.experiment
-    table = Table(title=f"{experiment.name}: {experiment.title}", title_justify="left")
-    for column in ("variant", "critics", "tasks", "seeds", "runs", "finished"):
-        table.add_column(column, justify="left" if column == "variant" else "right")
-    for variant in dict.fromkeys(run.variant for run in ledger.planned):
-        places = {run: path for path, run in zip(ledger.paths, ledger.planned, strict=True) if run.variant == variant}
-        done = sum(path in work.finished for path in places.values())
-        counts = (len({run.task for run in places}), len({run.seed for run in places}), len(places), done)
-        table.add_row(variant, str(next(iter(places)).config.algorithm.critics), *map(str, counts))
-    console = Console(markup=False, highlight=False, soft_wrap=True)
-    console.print(f"{experiment.source}.\n{experiment.compares}")
-    console.print(table)
-    console.print("tasks: " + ", ".join(dict.fromkeys(run.task for run in ledger.planned)))
-    console.print(f"{_note(ledger)}\n{_time_line(work)}\nresults: {ledger.folder}, runs: {ledger.out / 'runs'}")
-
-
-def _note(ledger: Ledger) -> str:
-    seeds, tasks = {run.seed for run in ledger.planned}, dict.fromkeys(run.task for run in ledger.planned)
-    return scale_note(ledger.experiment, ledger.scale, ledger.planned, sorted(seeds), list(tasks))
-
-
-def _time_line(work: Workload) -> str:
-    runs = f"{_counted(len(work.runs))}, {len(work.finished)} finished already"
-    if not work.to_do:
-        return f"{runs}: nothing to do"
-    jobs = f"with {work.side_by_side} job{'s' if work.side_by_side > 1 else ''}"
-    unmeasured = work.unmeasured()
-    if unmeasured == len(work.to_do):
-        return f"{runs}; {jobs}; the time it takes is unknown until the first run of its kind on this machine"
-    known = f"about {format_duration(work.seconds_left())} {jobs}, from finished runs on this machine"
-    if unmeasured == 0:
-        return f"{runs}; {known}"
-    counted = _counted(len(work.to_do) - unmeasured)
-    return f"{runs}; {counted}: {known}; {_counted(unmeasured)}: unknown until the first run of the kind"
-
-
-def _counted(runs: int) -> str:
-    return f"{runs} run{'s' if runs != 1 else ''}"
+    if runs.cluster is not None:
+        return sum(len(ledger.planned) for ledger in ledgers)
+    return min(_DEFAULT_JOBS, len(os.sched_getaffinity(0)))
 
 
 @contextmanager

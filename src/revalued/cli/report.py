@@ -23,6 +23,8 @@ class ReportArguments:
     """File to write; by default report.html in the results folder, and with --markdown the terminal."""
     markdown: bool = False
     """Write a short summary in Markdown instead of the page: the verdicts, and the final returns of `main`."""
+    into: tuple[Path, ...] = ()
+    """Markdown pages whose places for results (`<!-- results: front -->`) are renewed, too."""
     force: bool = False
     """Replace files even if they are not from an earlier report."""
 
@@ -41,8 +43,10 @@ def report(arguments: list[str]) -> int:
             print(f"wrote {given.output}", file=sys.stderr)
         return 0
     page = given.output or given.results / "report.html"
-    written = builder.write_report(given.results, page, given.force)
+    written = builder.write_report(given.results, page, given.force, given.into)
     print(f"wrote {page}", file=sys.stderr)
+    for renewed in given.into:
+        print(f"renewed {renewed}", file=sys.stderr)
     if len(written) > 1:
         print(f"and {len(written) - 1} figures in {page.parent / 'figures'}", file=sys.stderr)
     return 0

@@ -8,53 +8,71 @@ from pathlib import Path
 from revalued.cli.experiment_runs import FanOut, check_tasks, train_all
 from revalued.cli.parsing import parse
 from revalued.errors import UserError
-from revalued.experiments.catalogue import METAWORLD, find_experiment
+from revalued.experiments.catalogue import EXPERIMENTS, METAWORLD, find_experiment
 from revalued.experiments.ledger import Ledger
 from revalued.experiments.overview import make_overview
-from revalued.experiments.plan import ComputedExperiment, plan
+from revalued.experiments.plan import ComputedExperiment, Experiment, plan
 from revalued.experiments.result_files import RESULTS
 from revalued.experiments.runner import compute_experiment
 from revalued.experiments.scales import Scale, find_scale
+from revalued.experiments.whole_plan import share_runs
 from revalued.run.signals import raise_again
+
+ALL = "all"
 
 
 @dataclass(frozen=True)
 class ReproduceArguments:
-    """Reproduce a table or figure of the paper. Called again, it goes on where it was stopped."""
+    """Reproduce a table or figure of the paper, or all of them. Called again, it goes on where it was stopped."""
 
     name: str
-    """Name of the experiment, see `revalued list experiments`."""
+    """Name of the experiment, see `revalued list experiments`; or `all`."""
     scale: str = "laptop"
     """`smoke` (a minute or two), `laptop` (two cores, overnight) or `paper` (its whole protocol)."""
     seeds: int | None = None
-    """Number of seeds; by default the scale's: 1, 3 or 10."""
+    """Number of seeds; by default the scale's: 1, 2 (4 on some tasks of `main`) or 10."""
     tasks: tuple[str, ...] = ()
     """Tasks instead of the scale's own, such as walker-walk, or cheetah-run@30 for 30 bins only."""
     out: Path = Path("results")
     """Folder for results and runs."""
+    keep_checkpoints: bool = False
+    """Keep whole checkpoints of finished runs, not only their policy: they can then go on learning."""
     runs: FanOut = field(default_factory=FanOut)
 
 
 def reproduce(arguments: list[str]) -> int:
     """Carry out `revalued reproduce`."""
     given = parse(ReproduceArguments, "reproduce", arguments)
-    experiment, scale = find_experiment(given.name), find_scale(given.scale)
-    if isinstance(experiment, ComputedExperiment):
-        return _compute(experiment, scale, given)
+    scale = find_scale(given.scale)
+    if given.name == ALL and given.tasks:
+        raise UserError("all experiments have tasks of their own: --tasks goes with the name of one of them")
+    chosen = list(EXPERIMENTS.values()) if given.name == ALL else [find_experiment(given.name)]
+    trained = [experiment for experiment in chosen if isinstance(experiment, Experiment)]
+    ledgers = [_ledger(experiment, scale, given) for experiment in trained]
+    share_runs(ledgers)
+    computed = [experiment for experiment in chosen if isinstance(experiment, ComputedExperiment)]
+    for experiment in computed:
+        _compute(experiment, scale, given)
+    if not ledgers:
+        return 0
+    return train_all(ledgers, given.runs, ["reproduce", *arguments], keep_checkpoints=given.keep_checkpoints)
+
+
+def _ledger(experiment: Experiment, scale: Scale, given: ReproduceArguments) -> Ledger:
     tasks = [name for text in given.tasks for name in text.split(",") if name]
     planned = plan(experiment, scale, given.seeds, tasks)
     # The catalogue's own tasks are known to exist, but MetaWorld may not be installed.
     check_tasks(planned, tasks or [task for task in METAWORLD[:1] if task in experiment.tasks[scale.name]])
-    return train_all(Ledger(experiment, scale, planned, given.out), given.runs, ["reproduce", *arguments])
+    return Ledger(experiment, scale, planned, given.out)
 
 
-def _compute(experiment: ComputedExperiment, scale: Scale, given: ReproduceArguments) -> int:
-    if given.tasks or given.seeds is not None:
+def _compute(experiment: ComputedExperiment, scale: Scale, given: ReproduceArguments) -> None:
+    if given.tasks or (given.seeds is not None and given.name != ALL):
         raise UserError(f"{experiment.name} is computed, not trained: it has neither --tasks nor --seeds")
     if given.runs.dry_run:
         print(f"{experiment.name}: {experiment.title}\n{experiment.source}.\n{experiment.compares}")
-        print(f"computed without training, within minutes; results: {given.out / experiment.name}")
-        return 0
+        print(f"computed without training, within minutes; results: {given.out / experiment.name}\n")
+        return
     raise_again()
     view = make_overview(quiet=given.runs.quiet)
     try:
@@ -63,4 +81,3 @@ def _compute(experiment: ComputedExperiment, scale: Scale, given: ReproduceArgum
         view.close()
     if not given.runs.quiet:
         print(f"results in {given.out / experiment.name / RESULTS}")
-    return 0

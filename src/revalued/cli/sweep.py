@@ -45,7 +45,7 @@ def sweep(arguments: list[str]) -> int:
     scale = Scale(name="sweep", seeds=given.seeds, critics=None, env_steps=None, overrides={})
     planned = plan(experiment, scale)
     check_tasks(planned, [given.task])
-    return train_all(Ledger(experiment, scale, planned, given.out), given.runs, ["sweep", *arguments])
+    return train_all([Ledger(experiment, scale, planned, given.out)], given.runs, ["sweep", *arguments])
 
 
 def sweep_experiment(name: str, task: str, swept: Mapping[str, Sequence[Any]]) -> Experiment:

@@ -12,7 +12,7 @@ from typing import Any
 from revalued.errors import unknown_name
 from revalued.experiments.naming import Setting, variant_label
 from revalued.experiments.plan import ComputedExperiment, Experiment, Variant
-from revalued.experiments.scales import PAPER_TIMED_ENV_STEPS
+from revalued.experiments.scales import EQUAL_PRICE, LAPTOP_MORE_SEEDS, LONG_ENV_STEPS, PAPER_TIMED_ENV_STEPS
 
 CONTROL_SUITE = (
     "cartpole-swingup_sparse", "reacher-hard", "ball_in_cup-catch", "finger-spin", "fish-swim", "cheetah-run",
@@ -20,6 +20,11 @@ CONTROL_SUITE = (
     "dog-walk", "dog-trot", "dog-run",
 )  # fmt: skip
 """The tasks of the paper's table of environments."""
+DIMENSIONS = {
+    "cartpole": 1, "reacher": 2, "ball_in_cup": 2, "finger": 2, "fish": 5, "cheetah": 6, "walker": 6, "quadruped": 12,
+    "humanoid": 21, "dog": 38,
+}  # fmt: skip
+"""Number N of action dimensions by family of tasks."""
 HUMANOID_AND_DOG = CONTROL_SUITE[-6:]
 SELECTED = ("finger-spin", "fish-swim", "cheetah-run", "walker-run", "quadruped-run", "dog-walk")
 """Six tasks with 2 to 38 dimensions, all of them named in the text: for figures whose tasks it does not name."""
@@ -33,6 +38,7 @@ REWARD_NOISE = Setting(reward_noise=0.1)
 STATE_NOISE = Setting(state_noise=0.1)
 BINS = tuple(Setting(bins) for bins in (3, 10, 30, 75, 100))
 _FEW_BINS = (Setting(3), Setting(30))
+_THREE_BINS = (*_FEW_BINS, Setting(100))
 
 
 def _variant(name: str, *scales: str, **overrides: Any) -> Variant:
@@ -55,19 +61,17 @@ def _tasks(paper: tuple[str, ...], laptop: tuple[str, ...], smoke: tuple[str, ..
     return {"paper": paper, "laptop": laptop, "smoke": smoke}
 
 
-_LAPTOP_EIGHT = (
-    "finger-spin", "fish-swim", "cheetah-run", "walker-walk", "walker-run", "quadruped-walk", "humanoid-stand",
-    "dog-walk",
-)  # fmt: skip
-_LAPTOP_FOUR = ("finger-spin", "cheetah-run", "walker-run", "dog-walk")
-_LAPTOP_FIVE = ("finger-spin", "cheetah-run", "walker-walk", "walker-run", "dog-walk")
+ONE_PER_SIZE = ("finger-spin", "fish-swim", "cheetah-run", "quadruped-run", "humanoid-stand", "dog-walk")
+"""One task for each size of N from 2 to 38: they get more seeds than the others at laptop scale."""
+_LAPTOP_TWO = ("cheetah-run", "quadruped-run")
+_LAPTOP_WITH_DOG = ("cheetah-run", "dog-walk")
 _SMOKE_TWO = ("finger-spin", "cheetah-run")
 _SMOKE_ONE = ("finger-spin",)
 _STOCHASTIC = _tasks(
-    ("dog-walk", "dog-trot", "dog-run", "cheetah-run", "walker-run", "quadruped-run"),
-    ("cheetah-run", "walker-run", "quadruped-run", "dog-walk"),
-    _SMOKE_TWO,
+    ("dog-walk", "dog-trot", "dog-run", "cheetah-run", "walker-run", "quadruped-run"), _LAPTOP_TWO, _SMOKE_TWO
 )
+_EQUAL_PRICE = _variant("decqn-wide", "laptop", algo="decqn", **EQUAL_PRICE)
+"""Not like for like: one wide critic that costs as much as ten lean ones."""
 
 _TRAINED = (
     Experiment(
@@ -75,8 +79,9 @@ _TRAINED = (
         title="REValueD, DecQN and BDQ on the control suite",
         source="Figure 'Performance for the Discretised DeepMind Control Suite tasks'",
         compares="Learning curves of REValueD, DecQN and BDQ on the 16 control-suite tasks with 3 bins.",
-        variants=_presets("revalued", "decqn", "bdq"),
-        tasks=_tasks(CONTROL_SUITE, _LAPTOP_EIGHT, ("finger-spin", "walker-walk")),
+        variants=(*_presets("revalued", "decqn", "bdq"), _EQUAL_PRICE),
+        tasks=_tasks(CONTROL_SUITE, CONTROL_SUITE, ("finger-spin", "walker-walk")),
+        seeds={"laptop": dict.fromkeys(ONE_PER_SIZE, LAPTOP_MORE_SEEDS)},
     ),
     Experiment(
         name="bins",
@@ -84,9 +89,9 @@ _TRAINED = (
         source="Figures on increasing the size of each sub-action space, main text and appendix",
         compares="How REValueD, DecQN and BDQ cope with 3 to 100 choices per dimension.",
         variants=_presets("revalued", "decqn", "bdq"),
-        tasks=_tasks(SELECTED, ("finger-spin", "cheetah-run"), _SMOKE_ONE),
+        tasks=_tasks(SELECTED, _LAPTOP_TWO, _SMOKE_ONE),
         settings=BINS,
-        scale_settings={"smoke": _FEW_BINS},
+        scale_settings={"laptop": _THREE_BINS, "smoke": _FEW_BINS},
     ),
     Experiment(
         name="regulariser",
@@ -94,7 +99,7 @@ _TRAINED = (
         source="Table on the impact of the regularisation loss",
         compares="DecQN, DecQN with an ensemble, and REValueD, which adds the regulariser, on humanoid and dog.",
         variants=_presets("decqn", "decqn-ensemble", "revalued"),
-        tasks=_tasks(HUMANOID_AND_DOG, ("walker-walk", "humanoid-stand", "dog-walk", "dog-trot"), _SMOKE_TWO),
+        tasks=_tasks(HUMANOID_AND_DOG, ("dog-walk", "walker-walk", "humanoid-stand"), _SMOKE_TWO),
     ),
     Experiment(
         name="stochastic-reward",
@@ -122,12 +127,13 @@ _TRAINED = (
         variants=(
             _ensemble(1),
             _ensemble(2, "smoke"),
-            *(_ensemble(critics, "paper", "laptop") for critics in (3, 5)),
-            *(_ensemble(critics, "paper") for critics in (10, 15, 20)),
+            *(_ensemble(critics, "paper", "laptop") for critics in (3, 5, 10)),
+            _ensemble(15, "paper"),
+            _ensemble(20, "paper", "laptop"),
         ),
         tasks=_tasks(
             ("walker-run", "cheetah-run", "quadruped-run", "dog-walk", "dog-trot", "dog-run"),
-            ("walker-run", "cheetah-run", "quadruped-run", "dog-walk"),
+            _LAPTOP_WITH_DOG,
             _SMOKE_TWO,
         ),
     ),
@@ -137,14 +143,14 @@ _TRAINED = (
         source="Figure comparing the sum value-decomposition",
         compares="REValueD and DecQN, whose Q-value is a mean of utilities, with DecQN-Sum, where it is their sum.",
         variants=_presets("revalued", "decqn", "decqn-sum"),
-        tasks=_tasks(SELECTED, _LAPTOP_FOUR, _SMOKE_TWO),
+        tasks=_tasks(SELECTED, (*_LAPTOP_WITH_DOG, "quadruped-run"), _SMOKE_TWO),
     ),
     Experiment(
         name="wall-time",
         title="Wall time",
         source="Table comparing the wall time of DecQN and REValueD",
         compares="Minutes that DecQN and REValueD with 10 critics take for 500,000 interactions.",
-        variants=_presets("decqn", "revalued"),
+        variants=(*_presets("decqn", "revalued"), _EQUAL_PRICE),
         tasks=_tasks(("walker-walk", "dog-walk"), ("walker-walk", "dog-walk"), ("walker-walk",)),
         overrides={"threads": None, "device": "auto"},
         scale_overrides={
@@ -162,9 +168,7 @@ _TRAINED = (
         compares="REValueD with five strengths of the regulariser, from none (β = 0) to β = 1.",
         variants=tuple(_revalued(f"beta{beta:g}", beta=beta) for beta in (0.0, 0.25, 0.5, 0.75, 1.0)),
         tasks=_tasks(
-            ("finger-spin", "walker-run", "cheetah-run", "quadruped-run", "dog-walk"),
-            ("finger-spin", "walker-run", "cheetah-run", "dog-walk"),
-            _SMOKE_ONE,
+            ("finger-spin", "walker-run", "cheetah-run", "quadruped-run", "dog-walk"), _LAPTOP_WITH_DOG, _SMOKE_ONE
         ),
     ),
     Experiment(
@@ -173,7 +177,7 @@ _TRAINED = (
         source="Figure on the conditional value at risk of the gradient norms",
         compares="How violently the gradient norm jumps from update to update, with and without an ensemble.",
         variants=_presets("decqn", "revalued"),
-        tasks=_tasks(SELECTED, _LAPTOP_FOUR, _SMOKE_TWO),
+        tasks=_tasks(SELECTED, _LAPTOP_TWO, _SMOKE_TWO),
         overrides={"log_every": 1},
         measures_stability=True,
     ),
@@ -187,7 +191,7 @@ _TRAINED = (
             _revalued("quadratic", regulariser_weight="quadratic"),
             *(_revalued(f"c{c:g}", regulariser_temperature=c) for c in (0.5, 2.0, 5.0)),
         ),
-        tasks=_tasks(SELECTED, ("finger-spin", "cheetah-run", "walker-run"), _SMOKE_ONE),
+        tasks=_tasks(SELECTED, _LAPTOP_TWO, _SMOKE_ONE),
     ),
     Experiment(
         name="regulariser-reduction",
@@ -195,7 +199,7 @@ _TRAINED = (
         source="Not in the paper: its equation adds up over dimensions",
         compares="REValueD whose regulariser adds up over dimensions, as printed, with one that averages.",
         variants=(*_presets("revalued"), _revalued("mean", regulariser_reduction="mean")),
-        tasks=_tasks(SELECTED, _LAPTOP_FIVE, _SMOKE_TWO),
+        tasks=_tasks(SELECTED, (*_LAPTOP_WITH_DOG, "walker-walk"), _SMOKE_TWO),
     ),
     Experiment(
         name="ensemble-target",
@@ -203,7 +207,7 @@ _TRAINED = (
         source="Not in the paper: its equation 5 and the proof of Theorem 2 use different targets",
         compares="REValueD that maximises the mean utilities (equation 5) with the mean of each critic's maximum.",
         variants=(*_presets("revalued"), _revalued("mean-of-max", ensemble_target="mean-of-max")),
-        tasks=_tasks(SELECTED, _LAPTOP_FIVE, _SMOKE_TWO),
+        tasks=_tasks(SELECTED, _LAPTOP_WITH_DOG, _SMOKE_TWO),
     ),
     Experiment(
         name="metaworld",
@@ -211,7 +215,7 @@ _TRAINED = (
         source="Figure on manipulation tasks from MetaWorld",
         compares="REValueD and DecQN on manipulation tasks of MetaWorld.",
         variants=_presets("revalued", "decqn"),
-        tasks=_tasks(METAWORLD, METAWORLD[:4], METAWORLD[:1]),
+        tasks=_tasks(METAWORLD, METAWORLD[:3], METAWORLD[:1]),
     ),
     Experiment(
         name="ensembled-baselines",
@@ -219,11 +223,9 @@ _TRAINED = (
         source="Figure comparing BDQ+Ensemble and DecQN-Sum+Ensemble with varying bin sizes",
         compares="REValueD with BDQ and DecQN-Sum that have ensembles of the same size, from 3 to 100 bins.",
         variants=_presets("revalued", "bdq-ensemble", "decqn-sum-ensemble"),
-        tasks=_tasks(
-            ("finger-spin", "fish-swim", "cheetah-run", "dog-walk"), ("finger-spin", "cheetah-run"), _SMOKE_ONE
-        ),
+        tasks=_tasks(("finger-spin", "fish-swim", "cheetah-run", "dog-walk"), _LAPTOP_TWO, _SMOKE_ONE),
         settings=BINS,
-        scale_settings={"laptop": tuple(setting for setting in BINS if setting.bins != 75), "smoke": _FEW_BINS},
+        scale_settings={"laptop": _FEW_BINS, "smoke": _FEW_BINS},
     ),
     Experiment(
         name="distributional",
@@ -231,10 +233,18 @@ _TRAINED = (
         source="Figure comparing DecQN-C51 and REValueD, all three rows",
         compares="REValueD with DecQN-C51, without noise, with noise on the rewards and with noise on the states.",
         variants=_presets("revalued", "decqn-c51"),
-        tasks=_tasks(
-            ("cheetah-run", "walker-run", "quadruped-run", "dog-walk"), ("cheetah-run", "walker-run"), _SMOKE_ONE
-        ),
+        tasks=_tasks(("cheetah-run", "walker-run", "quadruped-run", "dog-walk"), _LAPTOP_TWO, _SMOKE_ONE),
         settings=(Setting(), REWARD_NOISE, STATE_NOISE),
+    ),
+    Experiment(
+        name="long-run",
+        title="The end of a long run",
+        source="Not in the paper by itself: what its claims about asymptotic returns rest on",
+        compares="DecQN, DecQN with an ensemble, and REValueD on dog-walk, long after short runs have ended.",
+        variants=_presets("decqn", "decqn-ensemble", "revalued"),
+        tasks=_tasks(("dog-walk",), ("dog-walk",), _SMOKE_ONE),
+        scale_overrides={"laptop": {"env_steps": LONG_ENV_STEPS}},
+        seeds={"laptop": {"dog-walk": 1}},
     ),
 )
 
@@ -259,6 +269,11 @@ EXPERIMENTS: dict[str, Experiment | ComputedExperiment] = {
     experiment.name: experiment for experiment in (*_TRAINED, *_COMPUTED)
 }
 """All experiments by name."""
+
+
+def dimensions_of(task: str) -> int | None:
+    """Return how many action dimensions a task of the control suite has, None for others."""
+    return DIMENSIONS.get(task.partition("@")[0].partition("+")[0].split("-")[0])
 
 
 def find_experiment(name: str) -> Experiment | ComputedExperiment:

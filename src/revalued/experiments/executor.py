@@ -5,18 +5,23 @@ Two executors stand behind it: processes on this machine (`process_executor`) an
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 from typing import Literal, Protocol
 
+from revalued.errors import UserError
 from revalued.experiments.run_folders import LOG_NAME, begin_log, last_log_line
 from revalued.run.folder import RunFolder
+
+_PR_SET_PDEATHSIG = 1
 
 
 class Stop(IntEnum):
@@ -54,18 +59,24 @@ class Executor(Protocol):
         ...
 
 
-def launch(
-    path: Path, trust_modules: Sequence[str] = (), before: Callable[[], None] | None = None
-) -> subprocess.Popen[bytes]:
-    """Start the process that trains a run, with its output in the run's log; it calls `before` first of all.
+def end_with_parent() -> None:
+    """Let a training process write a checkpoint and end when it is told to, or when its parent dies (on Linux)."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})  # a Ray of our own holds it back, see `connect`
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def launch(path: Path, trust_modules: Sequence[str] = ()) -> subprocess.Popen[bytes]:
+    """Start the process that trains a run, with its output in the run's log; it does not outlive this one.
 
     The task comes from the plan, whose modules are trusted. A run that was ended before its first checkpoint begins
     anew, with what it wrote set aside. Modules are found where this process finds them, and not in the folder in which
     it happens to work (-P).
     """
     words = [word for name in trust_modules for word in ("--trust-module", name)]
-    if RunFolder.open(path).may_restart_unasked():
-        words.append("--restart")
+    with suppress(UserError):  # a damaged folder: the process will say the same, in the run's log
+        if RunFolder.open(path).may_restart_unasked():
+            words.append("--restart")
     begin_log(path)
     with (path / LOG_NAME).open("ab") as log:
         return subprocess.Popen(
@@ -75,7 +86,7 @@ def launch(
             stdout=log,
             stderr=log,
             start_new_session=True,  # Ctrl-C in the terminal reaches only us, and we tell it once
-            preexec_fn=before,
+            preexec_fn=end_with_parent,
         )
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import fcntl
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +41,14 @@ from revalued.experiments.run_folders import (
 from revalued.experiments.scales import Scale
 from revalued.run.folder import RunFolder
 
+_CRITICS = {
+    "critics": "algorithm",
+    "hidden_size": "learner",
+    "learning_rate": "learner",
+    "normalise_observations": "learner",
+}
+"""Settings that a scale may decide, with the part of the configuration where they are."""
+
 
 class Ledger:
     """Collects an experiment's finished runs into results.csv (and cvar.csv) and provenance.json.
@@ -52,23 +63,35 @@ class Ledger:
         self.paths = [run_path(out, run.config) for run in planned]
         if scale.name != "sweep":
             refuse_other_scale(out, scale.name)
-        self._before = read_provenance(self.folder) or {}
-        self._variants = {variant.id: self._described(variant) for variant in experiment.variants_at(scale.name)}
-        self._refuse_other_variants()
         self._tables: dict[str, tuple[Sequence[str], Callable[[Path], list[Row]]]]
         self._tables = {RESULTS: (RESULT_COLUMNS, result_rows)}
         if experiment.measures_stability:
             self._tables[CVAR] = (CVAR_COLUMNS, cvar_rows)
         self._rows: dict[str, dict[Key, list[Row]]] = {name: {} for name in self._tables}
-        for name, (columns, _) in self._tables.items():
-            for row in read_table(self.folder / name, columns):
-                self._rows[name].setdefault(key_of(row), []).append(row)
         self._summaries: dict[Key, Mapping[str, Any]] = {}
+        self._read()
+        self._variants = {variant.id: self._described(variant) for variant in experiment.variants_at(scale.name)}
+        self._refuse_other_variants()
         for path, run in zip(self.paths, planned, strict=True):
             check_same_run(path, run.config)
 
     def write(self, failed: Collection[Path] = ()) -> None:
-        """Write all files anew from what is on disk now."""
+        """Write all files anew from what is on disk now; other processes may be at work on the same experiment."""
+        with _alone_in(self.folder):
+            self._read()
+            self._write(failed)
+
+    def _read(self) -> None:
+        """Take over what earlier calls, and other processes, have written."""
+        self._before = read_provenance(self.folder) or {}
+        for name, (columns, _) in self._tables.items():
+            found: dict[Key, list[Row]] = {}
+            for row in read_table(self.folder / name, columns):
+                found.setdefault(key_of(row), []).append(row)
+            own = {key: rows for key, rows in self._rows[name].items() if key in self._summaries}
+            self._rows[name] = found | own
+
+    def _write(self, failed: Collection[Path]) -> None:
         entries = self._entries(failed)
         finished = [key for key, entry in entries.items() if entry["status"] == "finished"]
         for name, (columns, _) in self._tables.items():
@@ -104,9 +127,13 @@ class Ledger:
         entries: dict[Key, Mapping[str, Any]] = {}
         for key, (path, env_steps) in {**others, **planned}.items():
             entry = self._entry(key, path, env_steps, failed)
-            is_kept = entry["status"] != "finished" and key in before and (key in others or key in self._rows[RESULTS])
+            is_kept = entry["status"] != "finished" and self._has_rows(before.get(key), env_steps)
             entries[key] = before[key] if is_kept else entry
         return entries
+
+    def _has_rows(self, before: Mapping[str, Any] | None, env_steps: int) -> bool:
+        """Tell whether the table holds a finished run, as long as the one that is planned."""
+        return before is not None and key_of(before) in self._rows[RESULTS] and before.get("env_steps", 0) >= env_steps
 
     def _folder_in(self, entry: Mapping[str, Any]) -> Path:
         """Return where an earlier call had a run; a path that leads out of our folder is not ours."""
@@ -143,18 +170,40 @@ class Ledger:
                 self._rows[name][key] = [{**identity, **row} for row in read(path)]
 
     def _described(self, variant: Variant) -> dict[str, Any]:
-        critics = {run.config.algorithm.critics for run in self.planned if run.variant == variant.id}
-        effective = {"critics": critics.pop()} if len(critics) == 1 else {}
+        """Return what a variant is: what it was given, and what its critics are like, whoever decided it."""
+        configs = [run.config for run in self.planned if run.variant == variant.id]
+        effective = {}
+        for name, part in _CRITICS.items():
+            values = {getattr(getattr(config, part), name) for config in configs}
+            if len(values) == 1:
+                effective[name] = values.pop()
         return {"label": variant.label, "overrides": {**variant.overrides, **effective}}
 
     def _refuse_other_variants(self) -> None:
         for name, variant in self._variants.items():
-            before = self._before.get("variants", {}).get(name)
-            if before is not None and before["overrides"] != variant["overrides"]:
+            given = self._before.get("variants", {}).get(name, {}).get("overrides")
+            if given is None:
+                continue
+            unknown = {field for field in _CRITICS if field not in given}  # an older version did not write it down
+            now = {field: value for field, value in variant["overrides"].items() if field not in unknown}
+            if given != now:
                 raise UserError(
-                    f"{self.folder} holds results of {name} with {_listed(before['overrides'])}, which cannot be mixed "
-                    f"with {_listed(variant['overrides'])}: choose another --out"
+                    f"{self.folder} holds results of {name} with {_listed(given)}, which cannot be mixed with "
+                    f"{_listed(variant['overrides'])}: choose another --out"
                 )
+
+
+@contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Wait until no other process writes to an experiment's folder; the lock ends with its owner, even by kill -9."""
+    folder.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _listed(overrides: Mapping[str, Any]) -> str:

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, replace
 
 from revalued.errors import UserError
+from revalued.experiments.scales import EQUAL_PRICE
 
 DEFAULT_BINS = 3
 DEFAULT_NOISE = 0.1
@@ -16,6 +17,7 @@ VARIANT_LABELS = {
     "revalued": "REValueD",
     "decqn": "DecQN",
     "bdq": "BDQ",
+    "decqn-wide": f"DecQN, {EQUAL_PRICE['hidden_size']} wide",
     "decqn-ensemble": "DecQN+Ensemble",
     "decqn-sum": "DecQN-Sum",
     "decqn-c51": "DecQN-C51",

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from revalued.algorithms.presets import preset
-from revalued.config import TrainConfig
+from revalued.config import LearnerConfig, TrainConfig
 from revalued.errors import UserError
 from revalued.experiments.naming import Setting, TaskLabel, format_task, parse_task
 from revalued.experiments.scales import PAPER_SEEDS, Scale, paper_env_steps
@@ -53,6 +53,8 @@ class Experiment:
     """Fields of the configuration that all its runs share."""
     scale_overrides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Fields of the configuration that differ from the scale's."""
+    seeds: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Number of seeds by scale and task, where it is not the scale's."""
     paper_seeds: int | None = None
     """How many seeds the paper used, where it is not the usual number."""
     is_timed: bool = False
@@ -63,6 +65,11 @@ class Experiment:
     def variants_at(self, scale: str) -> tuple[Variant, ...]:
         """Return the variants that take part at a scale."""
         return tuple(variant for variant in self.variants if not variant.scales or scale in variant.scales)
+
+    def seeds_at(self, scale: Scale, task: str) -> int:
+        """Return how many seeds a task has at a scale."""
+        usual = self.paper_seeds if scale.name == "paper" and self.paper_seeds else scale.seeds
+        return self.seeds.get(scale.name, {}).get(task, usual)
 
 
 @dataclass(frozen=True)
@@ -110,19 +117,18 @@ def labels_at(experiment: Experiment, scale: Scale, chosen: Sequence[str] = ()) 
 
 def plan(experiment: Experiment, scale: Scale, seeds: int | None = None, tasks: Sequence[str] = ()) -> list[PlannedRun]:
     """Return all runs; every comparison has its first seed before any has its second."""
-    if seeds is None:
-        seeds = experiment.paper_seeds if scale.name == "paper" and experiment.paper_seeds else scale.seeds
-    if not 1 <= seeds <= MAX_SEEDS:
+    if seeds is not None and not 1 <= seeds <= MAX_SEEDS:
         raise UserError(f"seeds = {seeds} is not possible: it must be at least 1 and at most {MAX_SEEDS:,}")
     compared = [
-        (variant, label, run_config(experiment, scale, variant, label))
+        (variant, label, run_config(experiment, scale, variant, label), seeds or experiment.seeds_at(scale, label.task))
         for label in labels_at(experiment, scale, tasks)
         for variant in experiment.variants_at(scale.name)
     ]
     return [
         PlannedRun(variant.id, format_task(label), seed, dataclasses.replace(config, seed=seed))
-        for seed in range(seeds)
-        for variant, label, config in compared
+        for seed in range(max((count for *_, count in compared), default=0))
+        for variant, label, config, count in compared
+        if seed < count
     ]
 
 
@@ -147,12 +153,10 @@ def scale_note(
     if scale.name == "sweep":
         return f"A sweep of our own, not an experiment of the paper; {_interactions(planned)}, {len(seeds)} seeds."
     parts = [f"{_interactions(planned)} (paper: {_paper_interactions(experiment, planned)})"]
-    parts.append(f"{len(seeds)} seed{'s' if len(seeds) > 1 else ''} (paper: {experiment.paper_seeds or PAPER_SEEDS})")
+    parts.append(f"{_seeds(planned, seeds)} (paper: {experiment.paper_seeds or PAPER_SEEDS})")
     if scale.critics is not None and not experiment.is_timed:
         parts.append(f"ensembles of {scale.critics} critics where the paper has 10 and the variant names no size")
-    if "hidden_size" in scale.overrides:
-        size = scale.overrides["hidden_size"]
-        parts.append(f"networks of {size} units (512) and other cuts: the returns mean nothing")
+    parts += _other_critics(scale)
     eval_every = max(run.config.schedule.eval_every for run in planned)
     if eval_every != _PAPER_EVAL_EVERY:
         parts.append(f"a test episode every {eval_every:,} updates (paper: {_PAPER_EVAL_EVERY:,})")
@@ -163,7 +167,33 @@ def scale_note(
         parts.append(f"without {', '.join(left_out)}")
     if experiment.is_timed:
         parts.append("one run at a time with all cores, ensembles of 10 as in the paper")
+    if scale.remark:
+        parts.append(scale.remark)
     return f"{scale.name.capitalize()} scale: {'; '.join(parts)}."
+
+
+def _seeds(planned: Sequence[PlannedRun], seeds: Sequence[int]) -> str:
+    """Return how many seeds there are, from the task that has fewest to the one that has most."""
+    of_tasks: dict[tuple[str, str], set[int]] = {}
+    for run in planned:
+        of_tasks.setdefault((run.variant, run.task), set()).add(run.seed)
+    counts = {len(found) for found in of_tasks.values()}
+    if len(counts) > 1 and max(counts) == len(seeds):
+        return f"{min(counts)} to {max(counts)} seeds"
+    return f"{len(seeds)} seed{'s' if len(seeds) > 1 else ''}"
+
+
+def _other_critics(scale: Scale) -> list[str]:
+    """Return in which respects the critics are not the paper's."""
+    usual, own = LearnerConfig(), scale.overrides
+    parts = []
+    if (width := own.get("hidden_size", usual.hidden_size)) != usual.hidden_size:
+        parts.append(f"critics {width} wide (paper: {usual.hidden_size})")
+    if (rate := own.get("learning_rate", usual.learning_rate)) != usual.learning_rate:
+        parts.append(f"learning rate {rate:g} (paper: {usual.learning_rate:g})")
+    if own.get("normalise_observations", False):
+        parts.append("observations normalised (paper: not)")
+    return parts
 
 
 def _interactions(planned: Sequence[PlannedRun]) -> str:

@@ -6,11 +6,9 @@ keeps the process that trains: `revalued resume PATH`, the same as with `--jobs`
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -22,18 +20,10 @@ from revalued.experiments.executor import RunEvent, Stop, ending, launch
 from revalued.experiments.run_folders import env_steps_so_far, finished_summary
 from revalued.run.folder import RunFolder
 
-_PR_SET_PDEATHSIG = 1
 _PATIENCE_SECONDS, _PAUSE_SECONDS = 120.0, 0.2
 _RETRIES = 5
 _WAITING_FOR_ROOM = 2
 """Runs that ask for a place ahead of time: a cluster that grows by itself needs to see what is wanted."""
-
-
-def _end_with_parent() -> None:
-    """Let the training process write a checkpoint and end when it is told to, or when its keeper dies (on Linux)."""
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})  # a Ray of our own holds it back, see `connect`
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 class Keeper:
@@ -53,7 +43,7 @@ class Keeper:
         while folder.is_in_use() and time.monotonic() < deadline:
             time.sleep(_PAUSE_SECONDS)
         if finished_summary(self._path, folder.config().schedule.env_steps) is None:
-            self._process = launch(self._path, self._trusted, before=_end_with_parent)
+            self._process = launch(self._path, self._trusted)
         return ""
 
     def wait(self, seconds: float) -> int | None:

@@ -25,7 +25,9 @@ from revalued.run.schemas import Origin, Provenance
 
 RESULTS, CVAR, PROVENANCE, ORIGIN = "results.csv", "cvar.csv", "provenance.json", "origin.json"
 
-RESULT_COLUMNS = ("experiment", "variant", "task", "seed", "updates", "env_steps", "return", "wall_s")
+RESULT_COLUMNS = ("experiment", "variant", "task", "seed", "updates", "env_steps", "return", "wall_s", "success")
+LATER_COLUMNS = frozenset({"success"})
+"""Columns that tables of earlier versions lack; empty where the task does not say, as outside MetaWorld."""
 CVAR_COLUMNS = ("experiment", "variant", "task", "seed", "updates", "cvar95")
 TABULAR_COLUMNS = ("experiment", "variant", "N", "n", "updates", "frequency", "standard_error", "trials")
 THEOREM_COLUMNS = (
@@ -57,7 +59,8 @@ def read_table(path: Path, columns: Sequence[str]) -> list[Row]:
         return []
     try:
         reader = csv.DictReader(io.StringIO(read_plain_file(path, LARGEST_TABLE_BYTES).decode(), newline=""))
-        if tuple(reader.fieldnames or ()) != tuple(columns):
+        found = tuple(reader.fieldnames or ())
+        if found not in (tuple(columns), tuple(name for name in columns if name not in LATER_COLUMNS)):
             raise UserError(f"{path} has other columns than {', '.join(columns)}: move it away")
         rows = list(reader)
     except (csv.Error, UnicodeDecodeError) as error:
@@ -66,7 +69,7 @@ def read_table(path: Path, columns: Sequence[str]) -> list[Row]:
         whole = [row[name] or "" for name in ("seed", "updates") if name in row]
         if None in row or None in row.values() or not all(text.isdecimal() and len(text) < 19 for text in whole):
             raise UserError(f"{path} cannot be used: line {number} is not a row of its columns")
-    return list(rows)
+    return [dict.fromkeys(columns, "") | row for row in rows]
 
 
 def write_table(path: Path, columns: Sequence[str], rows: Iterable[Row]) -> None:

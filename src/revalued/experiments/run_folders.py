@@ -136,6 +136,7 @@ def result_rows(path: Path) -> list[Row]:
             "env_steps": row["env_steps"],
             "return": row["return"],
             "wall_s": row["wall_seconds"],
+            "success": row.get("success", ""),
         }
         for row in RunFolder.open(path).eval_table.rows()
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from revalued.errors import UserError
@@ -12,6 +12,7 @@ from revalued.experiments.executor import Executor, Stop
 from revalued.experiments.ledger import Ledger
 from revalued.experiments.overview import Overview, WorkStatus
 from revalued.experiments.plan import ComputedExperiment
+from revalued.experiments.pruning import needs_pruning, prune
 from revalued.experiments.result_files import RESULTS, read_provenance, write_origin, write_provenance, write_table
 from revalued.experiments.run_folders import finished_summary
 from revalued.experiments.scales import Scale
@@ -20,13 +21,30 @@ from revalued.run.folder import RunFolder
 
 
 def carry_out(
-    ledger: Ledger, work: Workload, executor: Executor, view: Overview, stop: Callable[[], Stop] = lambda: Stop.NO
+    ledgers: Sequence[Ledger],
+    work: Workload,
+    executor: Executor,
+    view: Overview,
+    stop: Callable[[], Stop] = lambda: Stop.NO,
+    *,
+    keep_checkpoints: bool = True,
 ) -> dict[Path, str]:
-    """Train what is not trained yet, with the experiment's files up to date all the while; return why runs failed."""
-    ledger.write()
+    """Train what is not trained yet, with the experiments' files up to date all the while; return why runs failed.
+
+    Unless asked to keep their checkpoints, finished runs are left with their policy alone.
+    """
     failures: dict[Path, str] = {}
+
+    def finish(path: Path) -> None:
+        if not keep_checkpoints:
+            _prune(path, view)
+
+    for ledger in ledgers:
+        ledger.write()
+    for path in sorted(work.finished):
+        finish(path)
     view.update(work.status())
-    for event in executor.execute(_folders(work), stop):
+    for event in executor.execute(_folders(work, finish), stop):
         path, run = event.path, work.runs[event.path]
         if event.kind == "started":
             work.begun(path)
@@ -42,24 +60,53 @@ def carry_out(
                 view.say(f"failed: {run.title}: {failures[path]}")
             else:
                 view.say(f"finished: {run.title}, return {summary['final_return']:.1f}")
-            ledger.write(failures)
+            for ledger in ledgers:
+                if path in ledger.paths:
+                    ledger.write(failures)
+            if summary is not None:
+                finish(path)
         view.update(work.status())
-    ledger.write(failures)
+    for ledger in ledgers:
+        ledger.write(failures)
     return failures
 
 
-def _folders(work: Workload) -> Iterator[Path]:
-    """Make each folder when its turn has come; what another process has finished meanwhile is passed over."""
+def _folders(work: Workload, finish: Callable[[Path], None]) -> Iterator[Path]:
+    """Make each folder when its turn has come.
+
+    What another process has finished meanwhile is passed over. What another process is training comes last: by then
+    it is finished, or left by a process that was ended.
+    """
+    elsewhere: list[Path] = []
     for path in work.to_do:
-        run = work.runs[path]
-        summary = finished_summary(path, run.config.schedule.env_steps)
-        if summary is not None:
-            work.note_finished(path, summary)
+        if _has_just_ended(work, path, finish):
             continue
         if not (path / "config.json").is_file():
-            RunFolder.create(path, run.config)
+            RunFolder.create(path, work.runs[path].config)
             write_origin(path)
+        elif RunFolder(path).is_in_use():
+            elsewhere.append(path)
+            continue
         yield path
+    for path in elsewhere:
+        if not _has_just_ended(work, path, finish) and not RunFolder(path).is_in_use():
+            yield path
+
+
+def _has_just_ended(work: Workload, path: Path, finish: Callable[[Path], None]) -> bool:
+    summary = finished_summary(path, work.runs[path].config.schedule.env_steps)
+    if summary is not None:
+        work.note_finished(path, summary)
+        finish(path)
+    return summary is not None
+
+
+def _prune(path: Path, view: Overview) -> None:
+    try:
+        if needs_pruning(path):
+            prune(path)
+    except (UserError, OSError) as error:  # nothing is lost but room
+        view.say(f"the checkpoints of {path} are kept: {error}")
 
 
 def compute_experiment(experiment: ComputedExperiment, scale: Scale, out: Path, view: Overview) -> None:

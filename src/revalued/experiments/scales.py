@@ -1,9 +1,10 @@
-"""How much of the paper's protocol is carried out: all of it, what two cores do overnight, or a minute's worth."""
+"""How much of the paper's protocol is carried out: all of it, what two cores do in two nights, or a minute's worth."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from revalued.errors import unknown_name
@@ -21,6 +22,17 @@ reported returns are near the top of tasks with 12 dimensions and more, which ta
 """
 PAPER_ENV_STEPS_ELSEWHERE = 500_000
 
+LEAN: Mapping[str, Any] = MappingProxyType({"hidden_size": 160, "learning_rate": 1e-3, "normalise_observations": True})
+"""The critic of every run at laptop scale: ten of them have the arithmetic of one of width 512."""
+EQUAL_PRICE: Mapping[str, Any] = MappingProxyType({"hidden_size": 512, "learning_rate": 3e-4})
+"""What differs in a single critic that costs as much as ten lean ones."""
+LAPTOP_ENV_STEPS = 150_000
+LAPTOP_SEEDS = 2
+LAPTOP_MORE_SEEDS = 4
+"""Of the main experiment, on one task for each size of N."""
+LONG_ENV_STEPS = 1_000_000
+"""Of the runs that ask what happens at the end."""
+
 
 @dataclass(frozen=True)
 class Scale:
@@ -34,6 +46,8 @@ class Scale:
     """Interactions of every run; None: the paper's, by task."""
     overrides: Mapping[str, Any]
     """Fields of the configuration, by their bare names."""
+    remark: str = ""
+    """What else has to be said about its results."""
 
 
 def paper_env_steps(task: str) -> int:
@@ -56,8 +70,15 @@ SCALES: dict[str, Scale] = {
             "threads": 1,
             "device": "cpu",
         },
+        remark="other cuts: the returns mean nothing",
     ),
-    "laptop": Scale(name="laptop", seeds=3, critics=3, env_steps=120_000, overrides={"threads": 1, "device": "cpu"}),
+    "laptop": Scale(
+        name="laptop",
+        seeds=LAPTOP_SEEDS,
+        critics=None,
+        env_steps=LAPTOP_ENV_STEPS,
+        overrides={**LEAN, "threads": 1, "device": "cpu"},
+    ),
     # One thread here too: results depend on the number of threads, and must not depend on how many runs go on at once.
     "paper": Scale(name="paper", seeds=PAPER_SEEDS, critics=None, env_steps=None, overrides={"threads": 1}),
 }

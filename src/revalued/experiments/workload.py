@@ -1,14 +1,15 @@
 """How much work an experiment's runs are, how much of it is done, and how long the rest will take.
 
-Nothing is guessed: a run is expected to take as long as finished runs of its kind, which differ from it in nothing but
-the seed, took on this machine.
+A run is expected to take as long as finished runs of its kind, which differ from it in nothing but the seed, took on
+this machine. Where there are none, finished runs on the same task and with the same critics stand for them, by their
+time per interaction; nothing is known before any run has finished.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,9 @@ class Workload:
         self.jobs = jobs
         self.finished: set[Path] = set()
         self._machine = machine()
-        self._seconds: dict[TrainConfig, list[float]] = {}  # of finished runs, by kind
+        self._kinds = {path: dataclasses.replace(run.config, seed=0) for path, run in self.runs.items()}
+        self._seconds: dict[TrainConfig, list[float]] = {}  # of runs finished on this machine, by kind
+        self._expected: dict[Path, float | None] = {}  # what they lead to, until another one finishes
         self._env_steps = {path: env_steps_so_far(path) for path in self.runs}
         self._running: list[Path] = []
         for path, run in self.runs.items():
@@ -75,34 +78,52 @@ class Workload:
         )
 
     def expected_seconds(self, path: Path) -> float | None:
-        """Return how long a whole run takes, None where no run of its kind has been finished on this machine."""
-        measured = self._seconds.get(_kind(self.runs[path]))
-        return statistics.median(measured) if measured else None
+        """Return how long a whole run takes, None where no run has been finished on this machine."""
+        if path not in self._expected:
+            self._expected[path] = self._estimate(self._kinds[path])
+        return self._expected[path]
+
+    def _estimate(self, wanted: TrainConfig) -> float | None:
+        if wanted in self._seconds:
+            return statistics.median(self._seconds[wanted])
+        rates = {kind: statistics.median(times) / kind.schedule.env_steps for kind, times in self._seconds.items()}
+        on_task = [rate for kind, rate in rates.items() if kind.task == wanted.task]
+        alike = [rate for kind, rate in rates.items() if _critics(kind) == _critics(wanted)]
+        nearest = [statistics.median(found) for found in (on_task, alike) if found] or list(rates.values())
+        return statistics.mean(nearest) * wanted.schedule.env_steps if nearest else None
 
     def unmeasured(self) -> int:
         """Return how many of the runs that are left are of a kind that has not been measured."""
-        return sum(self.expected_seconds(path) is None for path in self.to_do)
+        return sum(self._kinds[path] not in self._seconds for path in self.to_do)
+
+    @property
+    def is_measured(self) -> bool:
+        """Tell whether anything is known about the time that runs take here."""
+        return bool(self._seconds)
+
+    def core_seconds_left(self, paths: Iterable[Path] | None = None) -> float:
+        """Return how long those runs, or all, take one after the other, as far as that can be said."""
+        return sum(self._seconds_left_of(path) for path in (self.runs if paths is None else paths))
 
     def seconds_left(self) -> float:
-        """Return how long the runs take that are left and can be estimated."""
-        left = [
-            seconds * (1.0 - self._fraction(path))
-            for path in self.to_do
-            if (seconds := self.expected_seconds(path)) is not None
-        ]
-        return max(sum(left) / self.side_by_side, max(left, default=0.0))
+        """Return how long it takes until all runs are done, as far as that can be said."""
+        longest = max((self._seconds_left_of(path) for path in self.to_do), default=0.0)
+        return max(self.core_seconds_left() / self.side_by_side, longest)
+
+    def _seconds_left_of(self, path: Path) -> float:
+        return (self.expected_seconds(path) or 0.0) * (1.0 - self._fraction(path))
 
     def _time_left(self) -> str:
-        unmeasured = self.unmeasured()
-        if unmeasured == len(self.to_do) > 0:
+        if self.to_do and not self.is_measured:
             return ""
-        return f"{'more than ' if unmeasured else ''}{format_duration(self.seconds_left())} left"
+        return f"about {format_duration(self.seconds_left())} left"
 
     def note_finished(self, path: Path, summary: Mapping[str, Any]) -> None:
         """Note that a run is finished, and how long it took if that was on this machine."""
         self.finished.add(path)
         if summary.get("machine") == self._machine:
-            self._seconds.setdefault(_kind(self.runs[path]), []).append(float(summary["wall_seconds"]))
+            self._seconds.setdefault(self._kinds[path], []).append(float(summary["wall_seconds"]))
+            self._expected.clear()
 
     def _fraction(self, path: Path) -> float:
         if path in self.finished:
@@ -110,5 +131,6 @@ class Workload:
         return min(self._env_steps[path] / self.runs[path].config.schedule.env_steps, 1.0)
 
 
-def _kind(run: PlannedRun) -> TrainConfig:
-    return dataclasses.replace(run.config, seed=0)
+def _critics(config: TrainConfig) -> tuple[object, ...]:
+    """Return what the cost of an update depends on, besides the task."""
+    return config.algorithm, config.learner, config.schedule.updates_per_env_step

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from revalued.errors import UserError
-from revalued.report import drawing, pages, tables
+from revalued.report import blocks, drawing, pages, tables
 from revalued.report.contents import chapters, introduction, sections
 from revalued.report.results import load_results
 
@@ -15,8 +16,11 @@ PAGE_MARK = pages.generator_tag(GENERATOR)
 MARKDOWN_MARK = "<!-- written by: revalued report --markdown -->"
 
 
-def write_report(results: Path, page: Path, force: bool = False) -> list[Path]:
-    """Write the page and, in a folder `figures` beside it, every figure as PNG and SVG; return what was written."""
+def write_report(results: Path, page: Path, force: bool = False, into: Sequence[Path] = ()) -> list[Path]:
+    """Write the page and, in a folder `figures` beside it, every figure as PNG and SVG; return what was written.
+
+    Markdown pages with places for results have them renewed.
+    """
     drawing.require_matplotlib()
     found = chapters(load_results(results))
     pages.check_replaceable(page, PAGE_MARK, force)
@@ -26,6 +30,8 @@ def write_report(results: Path, page: Path, force: bool = False) -> list[Path]:
         for figure in chapter.figures:
             written += drawing.write_files(figure, page.parent / "figures", force)
     pages.write_own(page, text, PAGE_MARK, force)
+    for own in into:
+        blocks.write_into(own, found, results)
     return [page, *written]
 
 

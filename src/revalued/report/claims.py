@@ -92,6 +92,12 @@ CLAIMS: tuple[Claim, ...] = (
         excluded=("finger-spin@30", "finger-spin@75", "finger-spin@100"),
     ),
     Claim("distributional", "revalued", "decqn-c51", "REValueD beats DecQN-C51"),
+    Claim("long-run", "decqn-ensemble", "decqn", "At the end of a long run an ensemble improves DecQN"),
+    Claim("long-run", "revalued", "decqn-ensemble", "At the end of a long run the regulariser improves the ensemble"),
+    Claim(
+        "main", "revalued", "decqn-wide", "Does REValueD with ten lean critics beat DecQN with one that costs the same?"
+    ),
+    Claim("main", "decqn-wide", "decqn", "Is a wide critic better than a lean one?"),
     Claim("regulariser-reduction", "revalued-mean", "revalued", "Is averaging the regulariser better than its sum?"),
     Claim(
         "ensemble-target", "revalued-mean-of-max", "revalued",

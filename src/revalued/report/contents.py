@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from revalued.experiments.catalogue import EXPERIMENTS
 from revalued.experiments.naming import task_in_words
-from revalued.experiments.result_files import merged
-from revalued.report import figures, pages, tables, theory, theory_figures, verdicts
+from revalued.experiments.result_files import key_of, merged
+from revalued.report import figures, front, pages, tables, theory, theory_figures, verdicts
 from revalued.report.drawing import Figure, panel_svg
+from revalued.report.lessons import lessons
 from revalued.report.pages import Html, Section
 from revalued.report.published import REMARKS
 from revalued.report.results import ExperimentResults
@@ -47,7 +49,13 @@ def _chapter(experiment: ExperimentResults) -> Chapter:
     if experiment.name == "tabular":
         drawn = theory_figures.tabular_figures(experiment)
         return Chapter(experiment, theory.tabular_findings(experiment), drawn, [])
-    special = {"wall-time": [tables.wall_time_table], "stability": [tables.stability_table, tables.final_table]}
+    special = {
+        "main": [front.front_table, front.peer_table, tables.final_table],
+        "long-run": [front.front_table, front.peer_table],
+        "wall-time": [tables.wall_time_table],
+        "stability": [tables.stability_table, tables.final_table],
+        "metaworld": [tables.final_table, tables.success_table],
+    }
     shown = [table(experiment) for table in special.get(experiment.name, [tables.final_table])]
     return Chapter(experiment, verdicts.training_findings(experiment), figures.training_figures(experiment), shown)
 
@@ -57,7 +65,7 @@ def introduction(all_chapters: Sequence[Chapter]) -> Html:
     findings = [finding for chapter in all_chapters for finding in chapter.findings]
     counts = Counter(headline(finding) for finding in findings if not finding.is_question)
     provenance = [chapter.experiment.provenance for chapter in all_chapters]
-    status = [run["status"] for facts in provenance for run in facts.get("runs", ())]
+    status = list(_statuses(provenance).values())
     scales = list(dict.fromkeys(str(facts["scale"]) for facts in provenance if facts.get("scale")))
     runs: list[tuple[str, object]] = [
         ("training runs finished", f"{status.count('finished')} of {len(status)}" if status else "none recorded"),
@@ -73,8 +81,8 @@ def introduction(all_chapters: Sequence[Chapter]) -> Html:
     warning = (
         "Run at the paper's scale."
         if scales == ["paper"]
-        else "The paper trained 10 seeds, 10 critics and longer; a verdict here speaks about the scale beside it, not "
-        "about the paper's."
+        else "The paper trained 10 seeds, wider critics and longer; a verdict here speaks about the scale beside it, "
+        "not about the paper's."
     )
     facts = pages.tiles(
         [
@@ -88,10 +96,20 @@ def introduction(all_chapters: Sequence[Chapter]) -> Html:
     return pages.join([pages.paragraph(lead, "lead"), facts, pages.paragraph(warning, "note")])
 
 
+def _statuses(provenance: Sequence[Mapping[str, Any]]) -> dict[object, str]:
+    """Return the status of every run; one that several experiments share counts once."""
+    return {
+        run.get("folder") or (number, *key_of(run)): str(run["status"])
+        for number, facts in enumerate(provenance)
+        for run in facts.get("runs", ())
+    }
+
+
 def sections(all_chapters: Sequence[Chapter]) -> list[Section]:
     """Return every section of the page."""
     return [
         *([_verdict_section(all_chapters)] if any(chapter.findings for chapter in all_chapters) else []),
+        *([_lesson_section(all_chapters)] if any(chapter.findings for chapter in all_chapters) else []),
         *(_experiment_section(chapter) for chapter in all_chapters),
         _method_section(all_chapters),
         _provenance_section(all_chapters),
@@ -121,6 +139,20 @@ def _verdict_section(all_chapters: Sequence[Chapter]) -> Section:
     if absent:
         parts.append(pages.paragraph(f"Not run: {', '.join(absent)}.", "note"))
     return pages.section("Verdicts", pages.join(parts))
+
+
+def _lesson_section(all_chapters: Sequence[Chapter]) -> Section:
+    parts: list[object] = []
+    missing: list[str] = []
+    for lesson in lessons({chapter.experiment.name: chapter.experiment for chapter in all_chapters}):
+        if lesson.answers:
+            answers = [_with_remark(answer.text, answer.detail) for answer in lesson.answers]
+            parts += [pages.subheading(pages.link(lesson.question, lesson.experiment)), pages.bullets(answers)]
+        else:
+            missing.append(f"{lesson.question} ({lesson.experiment})")
+    if missing:
+        parts.append(pages.paragraph(f"Not known yet, as nothing is finished: {' '.join(missing)}", "note"))
+    return pages.section("What was learnt", pages.join(parts), "learnt")
 
 
 def _experiment_section(chapter: Chapter) -> Section:
@@ -174,7 +206,7 @@ def _finding(finding: Finding) -> Html:
 
 
 def _with_remark(content: object, remark: str) -> Html:
-    return pages.join([content, pages.small(remark)], "")
+    return pages.join([content, pages.small(remark)] if remark else [content], "")
 
 
 def _badge(decision: str, is_question: bool) -> Html:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -25,6 +25,7 @@ COLOURS = MappingProxyType(
         "revalued": "#0072b2",
         "decqn": "#d55e00",
         "bdq": "#009e73",
+        "decqn-wide": "#7b3f8c",
         "decqn-ensemble": "#e69f00",
         "decqn-sum": "#cc79a7",
         "decqn-c51": "#56b4e9",
@@ -33,10 +34,11 @@ COLOURS = MappingProxyType(
         "dqn": GREY,
     }
 )
-"""Okabe and Ito's palette, which the colour-blind can tell apart, then two more."""
+"""Okabe and Ito's palette, which the colour-blind can tell apart, and three more."""
 _OTHERS = ("#d55e00", "#009e73", "#e69f00", "#cc79a7", "#56b4e9", "#a0522d", GREY, "#6aa84f")
 MARK = "revalued report"
 """Stands in every figure's file, so that one of ours is known from a picture that somebody else made."""
+_PALETTE = 128
 _PANEL_INCHES = (4.1, 2.7)
 _LEGEND_INCHES = (0.6, 0.075)
 """Width of an entry without its text, and of a letter."""
@@ -94,7 +96,19 @@ def colours_of(variants: Sequence[str]) -> dict[str, str]:
     chosen = {variant: COLOURS[variant] for variant in variants if variant in COLOURS}
     rest = [variant for variant in variants if variant not in COLOURS]
     free = [colour for colour in (COLOURS["revalued"], *_OTHERS) if colour not in chosen.values()] or list(_OTHERS)
-    return chosen | {variant: free[position % len(free)] for position, variant in enumerate(rest)}
+    found = chosen | {variant: free[position % len(free)] for position, variant in enumerate(rest)}
+    return {variant: found[variant] for variant in variants}
+
+
+def from_zero(axes: Axes) -> None:
+    """Let returns start at 0, so that heights can be compared, unless some lie below."""
+    if axes.dataLim.y0 >= 0:
+        axes.set_ylim(bottom=0)
+
+
+def legend_of(label: Callable[[str], str], colours: Mapping[str, str]) -> Legend:
+    """Return the names of variants with their colours."""
+    return tuple((label(variant), colour) for variant, colour in colours.items())
 
 
 def require_matplotlib() -> None:
@@ -169,7 +183,19 @@ def _rendered(canvas: Canvas, kind: str, transparent: bool = False) -> bytes:
     metadata = {"Software": MARK} if kind == "png" else {"Creator": MARK, "Date": None}
     buffer = io.BytesIO()
     canvas.savefig(buffer, format=kind, dpi=150, transparent=transparent, metadata=metadata)
-    return buffer.getvalue() if kind == "png" else _compact(buffer.getvalue().decode()).encode()
+    return _few_colours(buffer) if kind == "png" else _compact(buffer.getvalue().decode()).encode()
+
+
+def _few_colours(png: io.BytesIO) -> bytes:
+    """Return a PNG with a palette, which for curves and text takes a third of the room."""
+    from PIL import Image
+    from PIL.PngImagePlugin import PngInfo
+
+    mark, small = PngInfo(), io.BytesIO()
+    mark.add_text("Software", MARK)
+    picture = Image.open(png).convert("RGB").quantize(_PALETTE, method=Image.Quantize.FASTOCTREE)
+    picture.save(small, "PNG", optimize=True, pnginfo=mark, dpi=(150, 150))
+    return small.getvalue()
 
 
 def _compact(svg: str) -> str:

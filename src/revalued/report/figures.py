@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from revalued.experiments.naming import split_bins, task_in_words
 from revalued.report import statistics
-from revalued.report.drawing import COLOURS, GREY, INK, Figure, Legend, Panel, colours_of
+from revalued.report.curves import beside_peers, curves_over_minutes, learning_curves
+from revalued.report.drawing import COLOURS, GREY, INK, Figure, Legend, Panel, colours_of, from_zero, legend_of
 from revalued.report.published import BETA, ENSEMBLE_SIZE, reference
 from revalued.report.results import ExperimentResults
 from revalued.report.statistics import Summary
@@ -23,6 +24,8 @@ def training_figures(experiment: ExperimentResults) -> list[Figure]:
     """Return the figures that suit an experiment, those that say most first."""
     usual = (learning_curves, interquartile)
     drawers = {
+        "main": (learning_curves, curves_over_minutes, interquartile, beside_peers),
+        "long-run": (beside_peers, curves_over_minutes),
         "ensemble-size": (against_setting, *usual),
         "beta": (against_setting, *usual),
         "bins": (against_bins, *usual),
@@ -31,45 +34,6 @@ def training_figures(experiment: ExperimentResults) -> list[Figure]:
         "wall-time": (wall_time,),
     }.get(experiment.name, usual)
     return [figure for draw in drawers if (figure := draw(experiment)) is not None]
-
-
-def learning_curves(experiment: ExperimentResults) -> Figure | None:
-    """Return one panel per task: mean return over seeds against interactions, with 95% bands."""
-    variants = experiment.variants_with_runs
-    tasks = [task for task in experiment.tasks if any(run.task == task for run in experiment.runs)]
-    if not tasks:
-        return None
-    colours = colours_of(variants)
-
-    def panel(task: str) -> Panel:
-        curves = {variant: statistics.curve(runs) for variant in variants if (runs := experiment.shown(variant, task))}
-
-        def draw(axes: Axes) -> None:
-            for variant, curve in curves.items():
-                steps = curve.env_steps / 1000
-                style = "-" if curve.finished else ":"
-                marker = "o" if len(steps) == 1 else None
-                axes.plot(steps, curve.mean, style, color=colours[variant], marker=marker)
-                if curve.band is not None:
-                    axes.fill_between(steps, *curve.band, color=colours[variant], alpha=0.18, linewidth=0)
-            axes.set(title=task_in_words(task), xlabel="interactions, thousands", ylabel="return")
-            _from_zero(axes)
-
-        ends = (f"{experiment.label(variant)} ends at {curve.mean[-1]:.0f}" for variant, curve in curves.items())
-        return Panel(f"Learning curves on {task_in_words(task)}: {', '.join(ends)}.", draw)
-
-    groups = [runs for task in tasks for variant in variants if (runs := experiment.shown(variant, task))]
-    fewest, most = min(map(len, groups)), max(map(len, groups))
-    if most == 1:
-        caption = "a single seed each, so no interval can be given."
-    else:
-        caption = f"mean over {most if fewest == most else f'{fewest} to {most}'} seeds, with 95% bootstrap bands"
-        caption += " where there is more than one seed." if fewest == 1 else "."
-    if not all(run.finished for runs in groups for run in runs):
-        caption += " Dotted: runs that have not come to their end."
-    caption = f"Return of greedy test episodes during training: {caption}"
-    legend = _legend(experiment, variants, colours)
-    return Figure(f"{experiment.name}-curves", caption, tuple(map(panel, tasks)), legend)
 
 
 def interquartile(experiment: ExperimentResults) -> Figure | None:
@@ -124,7 +88,7 @@ def against_setting(experiment: ExperimentResults) -> Figure | None:
                 means, errors = zip(*((point.mean, point.spread) for point in theirs.values()), strict=True)
                 axes.errorbar(list(theirs), means, errors, color=GREY, linestyle="--", marker="s", markersize=3.5)
             axes.set(title=task_in_words(task), xlabel=symbol, ylabel="final return", xticks=sorted({*ours, *theirs}))
-            _from_zero(axes)
+            from_zero(axes)
 
         words = ", ".join(f"{value:g}: {summary.mean:.0f}" for value, summary in sorted(ours.items()))
         return Panel(f"Final return on {task_in_words(task)} by {symbol}: {words}.", draw)
@@ -158,12 +122,12 @@ def against_bins(experiment: ExperimentResults) -> Figure | None:
             axes.set_xticks(ticks, [f"{value:g}" for value in ticks])
             axes.minorticks_off()
             axes.set(title=task_in_words(name), xlabel="bins per dimension", ylabel="final return")
-            _from_zero(axes)
+            from_zero(axes)
 
         return Panel(f"Final return on {task_in_words(name)} against the number of bins.", draw)
 
     caption = "Final return with standard errors over seeds, by the number of bins per dimension."
-    legend = _legend(experiment, variants, colours)
+    legend = legend_of(experiment.label, colours)
     return _figure(f"{experiment.name}-final", caption, map(panel, names), legend)
 
 
@@ -243,13 +207,3 @@ def _points(axes: Axes, line: dict[float, Summary], colour: str) -> None:
     xs = sorted(line)
     errors = [line[x].standard_error or 0.0 for x in xs]
     axes.errorbar(xs, [line[x].mean for x in xs], errors, color=colour, marker="o", markersize=4, capsize=0)
-
-
-def _from_zero(axes: Axes) -> None:
-    """Let returns start at 0, so that heights can be compared, unless some lie below."""
-    if axes.dataLim.y0 >= 0:
-        axes.set_ylim(bottom=0)
-
-
-def _legend(experiment: ExperimentResults, variants: Sequence[str], colours: dict[str, str]) -> Legend:
-    return tuple((experiment.label(variant), colours[variant]) for variant in variants)

@@ -8,7 +8,7 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from revalued.experiments.naming import variant_label
 from revalued.experiments.result_files import (
     CVAR,
     CVAR_COLUMNS,
+    LATER_COLUMNS,
     RESULT_COLUMNS,
     RESULTS,
     TABULAR_COLUMNS,
@@ -34,7 +35,7 @@ from revalued.run.files import LARGEST_TABLE_BYTES, is_missing, read_plain_file
 
 Floats = NDArray[np.float64]
 
-_MAY_BE_EMPTY = {"closed_form", "K", "N", "wall_s"}
+_MAY_BE_EMPTY = {"closed_form", "K", "N", "wall_s", "success"}
 _NEARLY_ALL = 0.95
 """A run without a recorded status counts as finished when it got this far beside the longest on its task."""
 
@@ -53,6 +54,8 @@ class RunResults:
     returns: Floats
     wall_s: Floats
     finished: bool
+    success: Floats = field(default_factory=lambda: np.empty(0))
+    """Whether each evaluation reached the goal; NaN where the task does not say."""
 
 
 @dataclass(frozen=True)
@@ -99,8 +102,9 @@ class ExperimentResults:
         lengths = {run.get("env_steps") for run in runs if run["status"] == "finished"}
         up_to = "up to " if len(lengths) > 1 else ""
         most = f"{up_to}{int(self.provenance.get('planned_env_steps', 0)):,} interactions"
-        seeds = len(self.provenance.get("seeds", ()))
-        return f"{name} scale: {', '.join([*sizes, most, f'{seeds} seed' + 's' * (seeds != 1)])}"
+        counts = self.seed_counts() or [len(self.provenance.get("seeds", ()))]
+        seeds = f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else f"{counts[0]}"
+        return f"{name} scale: {', '.join([*sizes, most, f'{seeds} seed' + 's' * (counts[-1] != 1)])}"
 
     @property
     def scale_note(self) -> str:
@@ -181,11 +185,12 @@ def _runs(rows: tuple[Row, ...], provenance: Mapping[str, Any]) -> tuple[RunResu
         longest[row["task"]] = row["env_steps"]
     runs = []
     for key, evaluations in sorted(grouped.items()):
-        steps, returns, wall = (  # a time that is not known, None, becomes NaN
-            np.array([row[column] for row in evaluations], np.float64) for column in ("env_steps", "return", "wall_s")
+        steps, returns, wall, success = (  # what is not known, None, becomes NaN
+            np.array([row[column] for row in evaluations], np.float64)
+            for column in ("env_steps", "return", "wall_s", "success")
         )
         finished = status[key] == "finished" if key in status else steps[-1] >= _NEARLY_ALL * longest[key[1]]
-        runs.append(RunResults(*key, steps, returns, wall, bool(finished)))
+        runs.append(RunResults(*key, steps, returns, wall, bool(finished), success))
     return tuple(runs)
 
 
@@ -196,12 +201,13 @@ def _read_csv(path: Path, columns: tuple[str, ...]) -> tuple[Row, ...]:
     text = read_plain_file(path, LARGEST_TABLE_BYTES).decode(errors="replace")
     reader = csv.DictReader(io.StringIO(text, newline=""))
     try:
-        missing = [column for column in columns if column not in (reader.fieldnames or ())]
+        present = reader.fieldnames or ()
+        missing = [column for column in columns if column not in present and column not in LATER_COLUMNS]
         if missing:
             raise UserError(f"{path} cannot be used: it has no column {missing[0]!r}")
         return tuple(
             {
-                column: _parse(row[column], column, f"{path} cannot be used: line {reader.line_num}")
+                column: _parse(row.get(column), column, f"{path} cannot be used: line {reader.line_num}")
                 for column in columns
             }
             for row in reader

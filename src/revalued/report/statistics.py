@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -37,11 +38,15 @@ class Summary:
     seeds: int
 
 
+Axis = Literal["env_steps", "minutes"]
+"""What a learning curve is drawn over: interactions, or the time that a person waits."""
+
+
 @dataclass(frozen=True)
 class Curve:
-    """A mean learning curve on a grid of interactions, with a bootstrap band where there are several seeds."""
+    """A mean learning curve over interactions or minutes, with a bootstrap band where there are several seeds."""
 
-    env_steps: Floats
+    xs: Floats
     mean: Floats
     band: tuple[Floats, Floats] | None
     finished: bool
@@ -66,6 +71,12 @@ def summarise(values: Sequence[float], seed: int = SEED) -> Summary:
         return Summary(float(sample.mean()), None, None, len(sample))
     error = float(sample.std(ddof=1) / np.sqrt(len(sample)))
     return Summary(float(sample.mean()), error, bootstrap([sample], lambda drawn: _mean(drawn[0]), seed), len(sample))
+
+
+def final_success(run: RunResults, last: int = FINAL_EVALUATIONS) -> float | None:
+    """Return how often a run's last evaluations reached the goal, None where the task does not say."""
+    known = run.success[~np.isnan(run.success)][-last:]
+    return float(known.mean()) if len(known) else None
 
 
 def final_summary(experiment: ExperimentResults, variant: str, task: str) -> Summary | None:
@@ -135,12 +146,15 @@ def interquartile_difference(first: Groups, second: Groups) -> tuple[float, Inte
     return value, bootstrap([*first, *second], statistic)
 
 
-def curve(runs: Sequence[RunResults]) -> Curve:
-    """Return the mean curve of several seeds, interpolated on the interactions that all of them cover."""
-    start, end = max(run.env_steps[0] for run in runs), min(run.env_steps[-1] for run in runs)
-    evaluations = max(len(run.env_steps) for run in runs)  # no more points than there is anything to see
+def curve(runs: Sequence[RunResults], over: Axis = "env_steps") -> Curve | None:
+    """Return the mean curve of several seeds, interpolated on what all of them cover; None where times are unknown."""
+    lines = [run.env_steps if over == "env_steps" else run.wall_s / 60 for run in runs]
+    if any(np.isnan(xs).any() for xs in lines):
+        return None
+    start, end = max(xs[0] for xs in lines), min(xs[-1] for xs in lines)
+    evaluations = max(len(xs) for xs in lines)  # no more points than there is anything to see
     grid = np.linspace(start, max(start, end), min(CURVE_POINTS, evaluations))
-    values = np.stack([np.interp(grid, run.env_steps, run.returns) for run in runs])
+    values = np.stack([np.interp(grid, xs, run.returns) for xs, run in zip(lines, runs, strict=True)])
     band = None
     if len(runs) > 1:
         chosen = stream_rng(SEED).integers(len(runs), size=(CURVE_RESAMPLES, len(runs)))

@@ -133,6 +133,18 @@ def compact_table(experiment: ExperimentResults) -> TextTable:
     return _by_task(experiment, cell)
 
 
+def success_table(experiment: ExperimentResults) -> TextTable:
+    """Return how often the last test episodes reached their goal, one column per variant."""
+
+    def cell(variant: str, task: str) -> str:
+        rates = [statistics.final_success(run) for run in experiment.of(variant, task)]
+        known = [rate for rate in rates if rate is not None]
+        return f"{sum(known) / len(known):.0%}" if known else _NONE
+
+    caption = f"Share of the last {statistics.FINAL_EVALUATIONS} test episodes, over all seeds, that reached the goal"
+    return _by_task(experiment, cell, caption)
+
+
 def wall_time_table(experiment: ExperimentResults) -> TextTable:
     """Return minutes for the paper's 500,000 interactions, measured or projected."""
     rows = []

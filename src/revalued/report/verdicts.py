@@ -106,12 +106,13 @@ def _enough(better: Sequence[float], worse: Sequence[float]) -> bool:
 
 
 def _compare(claim: Claim, where: str, better: list[float], worse: list[float]) -> Verdict:
+    style = ".3g" if claim.measure == "cvar" else ".1f"
+    means = " against ".join(f"{sum(found) / len(found):{style}}" for found in (better, worse) if found)
     if not _enough(better, worse):
         detail = f"finished seeds: {len(better)} and {len(worse)}; {MIN_SEEDS} of each are needed"
-        return Verdict(where, "not enough data", detail)
+        both = f"{means}; " if better and worse else ""
+        return Verdict(where, "not enough data", both + detail)
     seeds = f"{len(better)} and {len(worse)} seeds"
-    style = ".3g" if claim.measure == "cvar" else ".1f"
-    means = f"{sum(better) / len(better):{style}} against {sum(worse) / len(worse):{style}}"
     if claim.measure == "minutes":
         value, interval = statistics.ratio(better, worse)
         detail = f"{means} minutes; ratio {value:.2f} {_range(interval, '.2f')}; {seeds}"

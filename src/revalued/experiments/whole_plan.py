@@ -1,0 +1,40 @@
+"""All experiments as one piece of work: runs that they share are trained once, in an order that serves all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from revalued.experiments.ledger import Ledger
+from revalued.experiments.plan import PlannedRun
+from revalued.experiments.run_folders import run_hash
+
+
+def share_runs(ledgers: Sequence[Ledger]) -> None:
+    """Give runs that are equal one folder, also where experiments know them under different presets' names."""
+    known: dict[tuple[Path, str], Path] = {}
+    for ledger in ledgers:
+        for number, (path, run) in enumerate(zip(ledger.paths, ledger.planned, strict=True)):
+            ledger.paths[number] = known.setdefault((path.parent, run_hash(run.config)), path)
+
+
+def work_order(ledgers: Sequence[Ledger]) -> tuple[list[PlannedRun], list[Path]]:
+    """Return every run once, with its folder.
+
+    First seeds come before second ones. Within a seed, experiments take turns, one task each with all its variants, so
+    that none waits until a large one is done; a task with more seeds than the others comes first in its experiment.
+    """
+    turns: list[tuple[tuple[int, int, int], PlannedRun, Path]] = []
+    for place, ledger in enumerate(ledgers):
+        seeds: dict[str, int] = {}
+        for run in ledger.planned:
+            seeds[run.task] = max(seeds.get(run.task, 0), run.seed + 1)
+        rank = {task: number for number, task in enumerate(sorted(seeds, key=lambda task: -seeds[task]))}
+        turns += [
+            ((run.seed, rank[run.task], place), run, path)
+            for run, path in zip(ledger.planned, ledger.paths, strict=True)
+        ]
+    found: dict[Path, PlannedRun] = {}
+    for _, run, path in sorted(turns, key=lambda turn: turn[0]):
+        found.setdefault(path, run)
+    return list(found.values()), list(found)

@@ -1,0 +1,98 @@
+"""Places for results in Markdown pages; ours hold what the tables say, and all results together are small."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from report_data import write_training
+from revalued.cli.report import report
+from revalued.errors import UserError
+from revalued.report import blocks
+from revalued.report.contents import Chapter, chapters
+from revalued.report.results import load_results
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "results"
+PAGES = ("README.md", "docs/index.md", "docs/results.md", "docs/learnt.md")
+MOST_BYTES = 12 * 2**20
+
+
+def place(name: str, content: str = "") -> str:
+    return f"<!-- results: {name} -->\n{content}<!-- end of results -->"
+
+
+@pytest.fixture(scope="module")
+def ours() -> list[Chapter]:
+    return chapters(load_results(RESULTS))
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_pages_say_what_the_tables_say(name: str, ours: list[Chapter]) -> None:
+    """`make figures` renews them."""
+    text = (ROOT / name).read_text()
+    prefix = "results" if name == "README.md" else "../results"
+    assert blocks.with_results(text, ours, prefix) == text, f"{name} is out of date: run make figures"
+
+
+def test_the_results_stay_small() -> None:
+    tracked = subprocess.run(["git", "ls-files", "results"], cwd=ROOT, capture_output=True, text=True)
+    if tracked.returncode != 0:
+        pytest.skip("no checkout")
+    sizes = {name: (ROOT / name).stat().st_size for name in tracked.stdout.splitlines() if (ROOT / name).is_file()}
+    assert sizes
+    assert sum(sizes.values()) < MOST_BYTES, sorted(sizes.items(), key=lambda entry: -entry[1])[:5]
+
+
+def test_a_page_is_renewed_and_the_rest_of_it_left_alone(tmp_path: Path) -> None:
+    write_training(tmp_path / "results", "main", {("revalued", "dog-walk"): 80.0, ("decqn", "dog-walk"): 100.0})
+    page = tmp_path / "docs" / "page.md"
+    page.parent.mkdir()
+    page.write_text("\n".join(["# Mine", "", place("front", "old\n"), "", "Other words.", place("state"), ""]))
+    found = chapters(load_results(tmp_path / "results"))
+    blocks.write_into(page, found, tmp_path / "results")
+    text = page.read_text()
+    assert text.startswith("# Mine\n\n<!-- results: front -->\n![")
+    assert "(../results/figures/main-curves.png)" in text
+    assert "| dog-walk | 38 | 80 ± 5 | **100** ± 5 | 2 |" in text
+    assert "old" not in text
+    assert "\n\nOther words.\n" in text
+    assert "| `main` | REValueD, DecQN and BDQ on the control suite | 4 of 4 |" in text
+    assert "| `beta` | Sensitivity to β | not run | – |" in text
+    blocks.write_into(page, found, tmp_path / "results")
+    assert page.read_text() == text
+
+
+def test_every_piece_can_be_made_of_nothing_and_of_something(tmp_path: Path) -> None:
+    write_training(tmp_path, "regulariser", {("revalued", "dog-walk"): 80.0, ("decqn", "dog-walk"): 100.0})
+    found = chapters(load_results(tmp_path))
+    page = "\n".join(place(name) for name in [*blocks.BLOCKS, "experiment main", "experiment regulariser"])
+    text = blocks.with_results(page, found, "results")
+    assert "Not run yet: `revalued reproduce main`, or `revalued reproduce all`." in text
+    assert "![Title of regulariser](results/figures/regulariser-curves.png)" in text
+    assert "## What do an ensemble and the regulariser add?" in text
+    assert "Not known yet: no run of `beta` is finished" in text
+
+
+def test_mistakes_are_said_in_one_line(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="has no place for results: put '<!-- results: front -->'"):
+        blocks.with_results("# Nothing\n", [], "results")
+    with pytest.raises(UserError, match="did you mean verdicts"):
+        blocks.with_results(place("verdict"), [], "results", "page.md")
+    page = tmp_path / "page.md"
+    page.write_bytes(b"\xff\xfe")
+    with pytest.raises(UserError, match=r"page\.md cannot be used"):
+        blocks.write_into(page, [], tmp_path)
+    with pytest.raises(UserError, match="cannot be used"):
+        blocks.write_into(tmp_path / "nowhere.md", [], tmp_path)
+
+
+def test_the_command_renews_pages(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_training(tmp_path / "results", "sum", {("revalued", "dog-walk"): 80.0}, seeds=1)
+    page = tmp_path / "page.md"
+    page.write_text(place("state"))
+    assert report([str(tmp_path / "results"), "--into", str(page)]) == 0
+    assert "1 of 1" in page.read_text()
+    assert f"renewed {page}" in capsys.readouterr().err

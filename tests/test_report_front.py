@@ -1,0 +1,97 @@
+"""The tables and curves that people see first: beside the paper, over minutes, beside other agents."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from report_data import make_run, write_training
+from revalued.report import curves, front, peers, statistics
+from revalued.report.drawing import panel_svg
+from revalued.report.results import load_results
+from revalued.report.tables import success_table
+
+
+def test_the_front_table_by_hand(tmp_path: Path) -> None:
+    levels = {("revalued", "dog-walk"): 80.0, ("decqn", "dog-walk"): 100.0, ("revalued", "fish-swim"): 50.0}
+    write_training(tmp_path, "main", levels, env_steps=150_000, unfinished={("revalued", "fish-swim", 1): "missing"})
+    table = front.front_table(load_results(tmp_path)["main"], lambda text: f"**{text}**")
+    assert table.header == (
+        "Task", "N", "REValueD", "DecQN", "Seeds", "paper: REValueD", "paper: DecQN", "Interactions: here / paper",
+    )  # fmt: skip
+    # seeds lie 10 apart: a standard error of 5
+    assert table.rows == (
+        ("dog-walk", "38", "80 ± 5", "**100** ± 5", "2", "862", "641", "150k / 2,000k"),
+        ("fish-swim", "5", "45", "–", "0 to 1", "–", "–", "150k / 500k"),
+    )
+    assert "Critics here: REValueD not recorded" in table.caption
+
+
+def test_curves_over_minutes_cover_what_all_seeds_cover() -> None:
+    slow, quick = make_run([0, 100, 200]), make_run([10, 20, 30], seed=1)
+    quick = replace(quick, wall_s=quick.wall_s / 2)  # half the time for the same evaluations
+    curve = statistics.curve([slow, quick], "minutes")
+    assert curve is not None
+    # 10, 20, 30 s against 5, 10, 15 s: both are known from 10 to 15 s
+    assert curve.xs == pytest.approx([10 / 60, 12.5 / 60, 15 / 60])
+    assert curve.mean == pytest.approx([(0 + 20) / 2, (25 + 25) / 2, (50 + 30) / 2])
+    unknown = replace(slow, wall_s=np.array([1.0, np.nan, 3.0]))
+    assert statistics.curve([unknown, quick], "minutes") is None
+    assert statistics.curve([unknown, quick]) is not None
+
+
+def test_main_is_drawn_over_minutes_too(tmp_path: Path) -> None:
+    write_training(tmp_path, "main", {("revalued", "dog-walk"): 80.0, ("decqn", "dog-walk"): 100.0})
+    figure = curves.curves_over_minutes(load_results(tmp_path)["main"])
+    assert figure is not None
+    assert figure.name == "main-minutes"
+    assert "minutes" in panel_svg(figure.panels[0])
+
+
+def test_published_curves_agree_with_the_published_table() -> None:
+    """Two sources, one agent: TD-MPC2's files give the means that SimbaV2's table prints after a million steps."""
+    for task, row in peers.AT_A_MILLION.items():
+        means = peers.peer_curve(task)
+        if means is not None:
+            assert means[-1] == pytest.approx(row[peers.CURVE_PEER], abs=1.0), task
+    assert peers.peer_curve("humanoid-run") is None  # its file is not among those that could be read
+    averages = {name: np.mean([row[name] for row in peers.AT_A_MILLION.values()]) for name in ("SimbaV2", "BRO")}
+    assert averages["SimbaV2"] > averages["BRO"] > 600
+
+
+def test_what_others_reach_at_as_many_steps() -> None:
+    # dog-walk: 34.6 after 100,000 and 207.7 after 200,000
+    assert peers.peer_at("dog-walk", 100_000) == pytest.approx((36.2 + 48.6 + 19.1) / 3)
+    assert peers.peer_at("dog-walk", 150_000) == pytest.approx(((36.2 + 48.6 + 19.1) + (110.3 + 232.3 + 280.5)) / 6)
+    assert peers.peer_at("dog-walk", 50_000) is None
+    assert peers.peer_at("walker-walk", 150_000) is None
+
+
+def test_beside_peers_short_and_long(tmp_path: Path) -> None:
+    levels = {("revalued", "dog-walk"): 80.0, ("decqn", "walker-walk"): 100.0}
+    write_training(tmp_path / "short", "main", levels, env_steps=150_000)
+    short = load_results(tmp_path / "short")["main"]
+    figure = curves.beside_peers(short)
+    assert figure is not None
+    (panel,) = figure.panels  # walker-walk has no published line
+    assert "published: TD-MPC2 121 after 150,000" in panel.description
+    assert peers.CURVE_SOURCE in figure.caption
+    assert peers.TABLE_SOURCE not in figure.caption
+    table = front.peer_table(short)
+    assert table.rows == (("dog-walk", "150,000", "80 (REValueD, 2 seeds)", "121", "935", "916", "931", "493"),)
+    write_training(tmp_path / "long", "long-run", levels, seeds=1, env_steps=1_000_000)
+    figure = curves.beside_peers(load_results(tmp_path / "long")["long-run"])
+    assert figure is not None
+    assert "SimbaV2 935 after 1,000,000" in figure.panels[0].description
+    assert peers.TABLE_SOURCE in figure.caption
+    assert "SimbaV2 935" in panel_svg(figure.panels[0])
+    write_training(tmp_path / "none", "main", {("revalued", "walker-walk"): 1.0})
+    assert curves.beside_peers(load_results(tmp_path / "none")["main"]) is None
+
+
+def test_success_has_a_column_only_where_it_is_known(tmp_path: Path) -> None:
+    write_training(tmp_path, "metaworld", {("revalued", "metaworld:reach-v3"): 80.0})
+    assert success_table(load_results(tmp_path)["metaworld"]).rows == (("reach-v3", "–"),)
