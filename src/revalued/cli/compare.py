@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Literal, cast
 
 from revalued.cli.parsing import parse
 from revalued.compare.contestants import CONTESTANTS, OURS, unfit
-from revalued.compare.plan import Budget, RunKey, default_runs, tuned_runs, tuned_settings, tuning_runs
+from revalued.compare.plan import Budget, default_runs, tuned_runs, tuned_settings, tuning_runs
+from revalued.compare.result_table import RunKey
 from revalued.errors import UserError, unknown_name
 
 if TYPE_CHECKING:
@@ -120,9 +121,7 @@ def _run_all(
     return 1 if failures else 0
 
 
-def _carry_out(
-    runs: Sequence[RunKey], given: CompareArguments, budget: Budget, folder: ComparisonFolder
-) -> list[str]:
+def _carry_out(runs: Sequence[RunKey], given: CompareArguments, budget: Budget, folder: ComparisonFolder) -> list[str]:
     """Carry out the runs that are not on disk yet; return what failed."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -206,7 +205,9 @@ def _refuse_mixture(known: ComparisonProvenance, wanted: ComparisonProvenance, f
     for name in FIXED:
         before, now = (cast(dict[str, object], found)[name] for found in (known, wanted))
         if before != now:
-            raise UserError(f"{folder.path} holds runs with {name} = {before}, not {now}: choose another folder (--out)")
+            raise UserError(
+                f"{folder.path} holds runs with {name} = {before}, not {now}: choose another folder (--out)"
+            )
     for name, settings in known["settings"].items():
         if name in wanted["settings"] and settings != wanted["settings"][name]:
             raise UserError(f"{folder.path} holds runs with other settings of {name}: choose another folder (--out)")

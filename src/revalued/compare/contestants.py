@@ -1,7 +1,7 @@
 """Who takes part in a comparison, and with which settings: data alone.
 
-Everybody has six settings. The first is what its library publishes; `revalued compare --tune` tries all six, each for the
-same share of the budget, and lets the best take part as well.
+Everybody has six settings. The first is what its library publishes; `revalued compare --tune` tries all six, each for
+the same share of the budget, and lets the best take part as well.
 """
 
 from __future__ import annotations

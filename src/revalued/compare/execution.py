@@ -1,4 +1,4 @@
-"""Runs of a comparison as processes, some at a time; a finished one is on disk at once, an unfinished one leaves nothing."""
+"""Runs of a comparison as processes, some at a time; a finished one is reported whole, an unfinished one not at all."""
 
 from __future__ import annotations
 
@@ -52,7 +52,9 @@ def require_peers(names: Sequence[str], peers: Path, task: str) -> None:
     command = [str(python), "-c", _FIND, *sorted(modules)]
     try:
         # from elsewhere: a folder of that name here is not the module
-        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60, cwd=tempfile.gettempdir())
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=True, timeout=60, cwd=tempfile.gettempdir()
+        )
     except (OSError, subprocess.SubprocessError) as error:
         raise UserError(f"{python} cannot be used: {str(error).partition(chr(10))[0]}") from error
     if done.stdout.strip():

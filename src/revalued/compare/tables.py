@@ -97,8 +97,8 @@ def _random(finished: Mapping[RunKey, RunCurve]) -> float | None:
 
 def markdown_table(found: Comparison) -> str:
     """Return the table: at the end of the budget, and after equally many interactions."""
-    unit = "minutes of one core" if found.budget.clock == "cpu" else "minutes"
     minutes = found.provenance["budget_minutes"]
+    unit = f"minute{'s' * (minutes != 1)}{' of one core' * (found.budget.clock == 'cpu')}"
     at_budget = f"after {minutes:g} {unit}" if minutes is not None else "at the end"
     digits = _digits([entry.at_budget.mean for entry in found.entries])
     lines = [

@@ -40,7 +40,8 @@ class Judged:
 
         def act(observation: NDArray[np.float32], mask: NDArray[np.bool_] | None) -> NDArray[np.int64]:
             chosen = policy.greedy(observation[None], None if mask is None else mask[None])
-            return policy.shape.actions.to_environment(chosen)[0]
+            choices: NDArray[np.int64] = policy.shape.actions.to_environment(chosen)[0]
+            return choices
 
         return act
 

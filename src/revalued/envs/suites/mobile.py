@@ -18,8 +18,9 @@ class SeededPhones(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
         super().__init__(env)
-        self._core: Any = env.unwrapped
-        self._core.max_episode_steps = int(self._core.EP_MAX_TIME)
+        core: Any = env.unwrapped
+        core.max_episode_steps = int(core.EP_MAX_TIME)
+        self._core = core
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin an episode; without a seed, the next of those that the last seed began."""

@@ -46,7 +46,7 @@ def read_tables(package: Path) -> SepsisTables:
         return SepsisTables(file["d_0"], file["tx_mat"], file["r_mat"])
 
 
-class SepsisEnv(gymnasium.Env[int, NDArray[np.int64]]):
+class SepsisEnv(gymnasium.Env[Any, NDArray[np.int64]]):
     """One patient: a state of 716 in, a dose of fluids and a dose of vasopressors out; the return is 1 for survival."""
 
     action_names = ("fluids", "vasopressors")

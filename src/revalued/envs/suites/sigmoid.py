@@ -1,9 +1,9 @@
 """Sigmoid of DACBench: configure an algorithm at run time, one value in each of several dimensions at every step.
 
 The settings that would be right follow one sigmoid per dimension. Only the instances of the package `dacbench` are read
-(a CSV file). Its own environment, in version 0.5.6, pays the mean of the dimensions; the benchmark's paper (Biedenkapp et
-al., "Dynamic Algorithm Configuration", ECAI 2020) multiplies them, so that one wrong dimension spoils the others. Both
-are here.
+(a CSV file). Its own environment, in version 0.5.6, pays the mean of the dimensions; the benchmark's paper (Biedenkapp
+et al., "Dynamic Algorithm Configuration", ECAI 2020) multiplies them, so that one wrong dimension spoils the others.
+Both are here.
 """
 
 from __future__ import annotations
