@@ -13,6 +13,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
+from benchmarks import problems as problem_pages
 from gymnasium import spaces
 
 from revalued.cli import main
@@ -431,3 +432,17 @@ def test_a_run_that_fails_says_its_last_line(tmp_path: Path) -> None:
     assert ended.failure is not None
     assert "critics" in ended.failure
     assert ended.rows == []
+
+
+# --- the pages
+
+
+@pytest.mark.parametrize("page", problem_pages.PAGES, ids=lambda page: page.name)
+def test_the_tables_of_the_pages_are_those_of_the_files(page: Path) -> None:
+    assert problem_pages.filled(page, problem_pages.comparisons()) == page.read_text()
+
+
+def test_every_comparison_has_its_place_on_a_page() -> None:
+    places = {place["name"] for page in problem_pages.PAGES for place in problem_pages.PLACE.finditer(page.read_text())}
+    assert set(problem_pages.comparisons()) <= places
+    assert problem_pages.OVERVIEW in places

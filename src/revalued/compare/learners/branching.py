@@ -1,6 +1,7 @@
-"""Tianshou's BDQN under the judge's eyes, in the peers' environment.
+"""Tianshou's BDQN under the judge's eyes: `python -m revalued.compare.learners.branching ORDER`.
 
-`python -m revalued.compare.learners.branching ORDER`: its own collector, replay and update; only the loop around them is ours, so that the judge can be asked.
+In the peers' environment, with its own collector, replay and update; only the loop around them is ours, so that the
+judge can be asked.
 """
 
 from __future__ import annotations
