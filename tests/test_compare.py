@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import csv
 import json
+import signal
+import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -328,7 +331,7 @@ def executed(monkeypatch: pytest.MonkeyPatch) -> list[RunKey]:
     """Carry out runs in no time: those of seed 1 fail."""
     keys: list[RunKey] = []
 
-    def pretend(runs: Any, order: Any, *, peers: Path, jobs: int, started: Any) -> Iterator[Ended]:
+    def pretend(runs: Any, order: Any, *, peers: Path, jobs: int, started: Any, stop: Any) -> Iterator[Ended]:
         for key in runs:
             started(key)
             order(key, "out.csv")
@@ -402,10 +405,14 @@ def test_what_cannot_work_is_said_in_one_line(
 def test_what_the_peers_lack_is_named(tmp_path: Path) -> None:
     python = tmp_path / "bin" / "python"
     python.parent.mkdir()
-    python.write_text("#!/bin/sh\necho tianshou\n")
+    python.write_text('#!/bin/sh\necho \'{"revalued": "0.1.0"}\'\n')
     python.chmod(0o755)
     with pytest.raises(UserError, match="lacks tianshou: 'make bench-peers'"):
         execution.require_peers(["tianshou-bdq"], tmp_path, "toy-fmdp")
+    python.write_text("#!/bin/sh\necho nonsense\n")
+    with pytest.raises(UserError, match="cannot be used"):
+        execution.require_peers(["sb3-ppo"], tmp_path, "toy-fmdp")
+    assert execution.require_peers(["decqn", "random"], tmp_path / "nowhere", "toy-fmdp") == {}
 
 
 def test_a_dry_run_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -428,10 +435,58 @@ def test_real_processes_from_order_to_table(tmp_path: Path, capsys: pytest.Captu
 def test_a_run_that_fails_says_its_last_line(tmp_path: Path) -> None:
     key = RunKey("decqn", DEFAULT, 0, 1.0)
     wrong = lambda key, out: order(tmp_path, settings={"algo": "decqn", "critics": 0}, out=out)  # noqa: E731
-    (ended,) = execute([key], wrong, peers=Path(sys.prefix), jobs=1, started=lambda key: None)
+    (ended,) = execute([key], wrong, peers=Path(sys.prefix), jobs=1, started=lambda key: None, stop=lambda: False)
     assert ended.failure is not None
     assert "critics" in ended.failure
     assert ended.rows == []
+
+
+@pytest.mark.slow
+def test_stopped_it_leaves_no_process_and_goes_on_later(tmp_path: Path) -> None:
+    words = ["compare", "toy-levers", "--against", "random", "--ours", "decqn", "--seeds", "1", "--out", str(tmp_path)]
+    command = [sys.executable, "-m", "revalued", *words, "--budget-minutes", "30", "--quiet"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 120
+    while not (children := children_of(process.pid)) or "ours" not in children[0][1]:
+        assert time.monotonic() < deadline, "it never began to learn"
+        time.sleep(0.2)
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert "the same command goes on" in said
+    assert not Path(f"/proc/{children[0][0]}").exists()
+    kept = ComparisonFolder(tmp_path / "toy-levers").finished()
+    assert [key.contestant for key in kept] == ["random"]
+
+
+def children_of(parent: int) -> list[tuple[int, str]]:
+    """Return the processes that a process has started, and their command lines."""
+    listed = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+    return [(int(pid), Path(f"/proc/{pid}/cmdline").read_text()) for pid in listed if Path(f"/proc/{pid}").exists()]
+
+
+PEERS = Path(__file__).parents[1] / ".venv-peers"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not PEERS.exists(), reason="make bench-peers makes the peers' environment")
+def test_the_peers_take_part(tmp_path: Path) -> None:
+    words = [
+        "compare",
+        "toy-fmdp",
+        "--ours",
+        "--against",
+        "sb3-ppo",
+        "tianshou-bdq",
+        "--env-steps",
+        "200",
+        "--seeds",
+        "1",
+    ]
+    assert main([*words, "--seeds", "1", "--quiet", "--peers", str(PEERS), "--out", str(tmp_path)]) == 0
+    kept = ComparisonFolder(tmp_path / "toy-fmdp").finished()
+    assert {key.contestant for key in kept} == {"sb3-ppo", "tianshou-bdq"}
+    assert all(curve.env_steps[-1] >= 200 for curve in kept.values())
 
 
 # --- the pages

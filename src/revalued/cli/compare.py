@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast
@@ -86,33 +87,41 @@ def compare(arguments: list[str]) -> int:
     if given.dry_run:
         _print_plan(names, given, budget)
         return 0
-    require_peers(names, given.peers, given.problem)
+    peers = require_peers(names, given.peers, given.problem)
     with folder.locked():
-        return _run_all(names, given, budget, folder, task)
+        return _run_all(names, given, budget, folder, _provenance(names, given, task, peers))
 
 
 def _run_all(
-    names: Sequence[str], given: CompareArguments, budget: Budget, folder: ComparisonFolder, task: Task
+    names: Sequence[str],
+    given: CompareArguments,
+    budget: Budget,
+    folder: ComparisonFolder,
+    provenance: ComparisonProvenance,
 ) -> int:
     from revalued.compare.tables import markdown_table, read_comparison
     from revalued.run.files import write_json
-    from revalued.run.signals import raise_again
+    from revalued.run.signals import noted_signals
 
-    raise_again()
     known = folder.provenance()
-    provenance = _provenance(names, given, task)
     if known is not None:
         _refuse_mixture(known, provenance, folder)
         provenance["tuned"] = known["tuned"]
-        provenance["settings"] = {**known["settings"], **provenance["settings"]}
+        for part in ("settings", "versions"):  # of those who are not here this time, too
+            provenance[part] = {**known[part], **provenance[part]}
     write_json(folder.path / "provenance.json", provenance)
-    failures = _carry_out(default_runs(names, given.seeds), given, budget, folder)
-    if given.tune:
-        failures += _carry_out(tuning_runs(names), given, budget, folder)
-        tuned = tuned_settings(names, folder.finished(), budget)
-        provenance["tuned"] = {**provenance["tuned"], **tuned}
-        write_json(folder.path / "provenance.json", provenance)
-        failures += _carry_out(tuned_runs(tuned, given.seeds), given, budget, folder)
+    with noted_signals(signal.SIGINT, signal.SIGTERM, say=False, second_one_kills=True) as received:
+        stop = lambda: bool(received)  # noqa: E731
+        failures = _carry_out(default_runs(names, given.seeds), given, budget, folder, stop)
+        if given.tune:
+            failures += _carry_out(tuning_runs(names), given, budget, folder, stop)
+            tuned = tuned_settings(names, folder.finished(), budget)
+            provenance["tuned"] = {**provenance["tuned"], **tuned}
+            write_json(folder.path / "provenance.json", provenance)
+            failures += _carry_out(tuned_runs(tuned, given.seeds), given, budget, folder, stop)
+    if received:
+        print("stopped; the same command goes on with what is missing", file=sys.stderr)
+        return 128 + received[0]
     if not given.quiet:
         print(markdown_table(read_comparison(folder)))
         print(f"results in {folder.path}")
@@ -121,7 +130,13 @@ def _run_all(
     return 1 if failures else 0
 
 
-def _carry_out(runs: Sequence[RunKey], given: CompareArguments, budget: Budget, folder: ComparisonFolder) -> list[str]:
+def _carry_out(
+    runs: Sequence[RunKey],
+    given: CompareArguments,
+    budget: Budget,
+    folder: ComparisonFolder,
+    stop: Callable[[], bool],
+) -> list[str]:
     """Carry out the runs that are not on disk yet; return what failed."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -146,7 +161,7 @@ def _carry_out(runs: Sequence[RunKey], given: CompareArguments, budget: Budget, 
     with Progress(*columns, console=console, disable=given.quiet) as bar:
         shown = bar.add_task(given.problem, total=len(runs), completed=len(runs) - len(missing))
         begin = lambda key: bar.update(shown, description=f"{key.contestant}, {key.setting}, seed {key.seed}")  # noqa: E731
-        for ended in execute(missing, order, peers=given.peers, jobs=given.jobs, started=begin):
+        for ended in execute(missing, order, peers=given.peers, jobs=given.jobs, started=begin, stop=stop):
             if ended.failure is None:
                 folder.add(ended.key, ended.rows)
             else:
@@ -177,7 +192,9 @@ def _has_bins(task: Task) -> bool:
     return task.info.spaces is not None and isinstance(task.info.spaces.own_action, spaces.Box)
 
 
-def _provenance(names: Sequence[str], given: CompareArguments, task: Task) -> ComparisonProvenance:
+def _provenance(
+    names: Sequence[str], given: CompareArguments, task: Task, peers: dict[str, str]
+) -> ComparisonProvenance:
     from revalued.compare.known import known_optimum
     from revalued.run.provenance import machine, source_commit, versions
 
@@ -193,7 +210,7 @@ def _provenance(names: Sequence[str], given: CompareArguments, task: Task) -> Co
         "optimum": known_optimum(task, given.problem, given.episodes),
         "tuned": {},
         "settings": {name: {label: dict(own) for label, own in CONTESTANTS[name].settings.items()} for name in names},
-        "versions": versions(),
+        "versions": {**versions(), **{f"peers: {module}": version for module, version in peers.items()}},
         "machine": machine(),
         "commit": source_commit(),
     }

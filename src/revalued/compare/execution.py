@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -19,7 +20,14 @@ from revalued.errors import UserError
 
 _LIBRARIES = {"sb3": "stable_baselines3", "branching": "tianshou"}
 _POLL_SECONDS, _PATIENCE_SECONDS = 0.2, 10.0
-_FIND = "import importlib.util, sys; print(*[m for m in sys.argv[1:] if importlib.util.find_spec(m) is None])"
+_FIND = """
+import importlib.metadata, importlib.util, json, sys
+names = importlib.metadata.packages_distributions()
+print(json.dumps({
+    module: importlib.metadata.version(names[module][0]) if module in names else "unknown"
+    for module in sys.argv[1:] if importlib.util.find_spec(module) is not None
+}))
+"""
 
 
 @dataclass(frozen=True)
@@ -36,11 +44,11 @@ def peers_python(peers: Path) -> Path:
     return peers.absolute() / "bin" / "python"  # not resolved: the link is what makes it an environment
 
 
-def require_peers(names: Sequence[str], peers: Path, task: str) -> None:
-    """Say in one line what is missing in the peers' environment."""
+def require_peers(names: Sequence[str], peers: Path, task: str) -> dict[str, str]:
+    """Return the versions of what the peers use; say in one line what is missing in their environment."""
     needed = [CONTESTANTS[name] for name in names if CONTESTANTS[name].is_peer]
     if not needed:
-        return
+        return {}
     python = peers_python(peers)
     who = ", ".join(name for name in names if CONTESTANTS[name].is_peer)
     if not python.exists():
@@ -55,11 +63,13 @@ def require_peers(names: Sequence[str], peers: Path, task: str) -> None:
         done = subprocess.run(
             command, capture_output=True, text=True, check=True, timeout=60, cwd=tempfile.gettempdir()
         )
-    except (OSError, subprocess.SubprocessError) as error:
+        found: dict[str, str] = json.loads(done.stdout)
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
         raise UserError(f"{python} cannot be used: {str(error).partition(chr(10))[0]}") from error
-    if done.stdout.strip():
-        missing = done.stdout.strip().replace(" ", ", ")
-        raise UserError(f"{peers} lacks {missing}: 'make bench-peers' installs all that the peers need")
+    missing = sorted(modules - found.keys())
+    if missing:
+        raise UserError(f"{peers} lacks {', '.join(missing)}: 'make bench-peers' installs all that the peers need")
+    return found
 
 
 def execute(
@@ -69,19 +79,22 @@ def execute(
     peers: Path,
     jobs: int,
     started: Callable[[RunKey], None],
+    stop: Callable[[], bool],
 ) -> Iterator[Ended]:
-    """Carry out runs, `jobs` at a time; whatever makes the iteration end, no process is left."""
+    """Carry out runs, `jobs` at a time, until `stop`; whatever makes the iteration end, no process is left."""
     waiting = iter(runs)
     running: dict[RunKey, subprocess.Popen[bytes]] = {}
     with tempfile.TemporaryDirectory(prefix="revalued-compare-") as scratch:
         try:
             while True:
-                while len(running) < jobs and (key := next(waiting, None)) is not None:
+                while len(running) < jobs and not stop() and (key := next(waiting, None)) is not None:
                     running[key] = _launch(Path(scratch), key, order, peers)
                     started(key)
                 if not running:
                     return
                 time.sleep(_POLL_SECONDS)
+                if stop():  # what has ended in the meantime was interrupted as well
+                    return
                 for key, process in list(running.items()):
                     if process.poll() is not None:
                         del running[key]
