@@ -6,7 +6,7 @@ INSTALLED := $(VENV)/.installed
 PEERS := .venv-peers
 TORCH := $(shell grep '^torch==' requirements.lock)
 
-.PHONY: help train train-paper test test-all check campaign bench figures bench-peers docs notebooks format lock clean
+.PHONY: help train train-paper test test-all check campaign bench figures bench-peers problems docs notebooks format lock clean
 
 help: ## Show what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
@@ -47,14 +47,19 @@ bench: $(INSTALLED) ## Measure everything (leave the machine alone meanwhile)
 figures: $(INSTALLED) ## Write the report, every picture and every table of results on a page, from the saved results
 	$(BIN)/revalued report results -o results/report.html --into README.md docs/index.md docs/results.md docs/learnt.md
 	$(BIN)/python -m benchmarks.plot
+	$(BIN)/python -m benchmarks.problems
 
-bench-peers: $(PEERS)/.installed ## Install the libraries that `make bench` compares with
+bench-peers: $(PEERS)/.installed ## Install the libraries that `make bench` and `revalued compare` compare with
 
 $(PEERS)/.installed: benchmarks/peers.lock
 	$(PYTHON) -m venv $(PEERS)
 	$(PEERS)/bin/python -m pip install --quiet $(shell grep '^torch==' benchmarks/peers.lock)
-	$(PEERS)/bin/python -m pip install --quiet -r benchmarks/peers.lock
+	$(PEERS)/bin/python -m pip install --quiet --no-deps -r benchmarks/peers.lock
+	$(PEERS)/bin/python -c "import pathlib, sysconfig; pathlib.Path(sysconfig.get_path('purelib'), 'revalued.pth').write_text('$(CURDIR)/src')"
 	@touch $@
+
+problems: $(INSTALLED) ## Install the packages of the problems (docs/problems.md) beside the others
+	$(BIN)/python -m pip install --quiet --no-deps -r requirements-problems.lock
 
 docs: $(INSTALLED) ## Build the documentation site in site/
 	$(BIN)/mkdocs build --strict

@@ -29,6 +29,7 @@ STOREYS = (
     ("training",),
     ("run",),
     ("experiments", "export", "report"),
+    ("compare",),
     ("agent",),
     ("cli",),
 )

@@ -23,6 +23,7 @@ revalued: value-based reinforcement learning for factorised action spaces
   revalued report DIR [-o report.html]                                         results as one page
   revalued list [algos|tasks|experiments]                                      what there is to choose from
   revalued check TASK                                                          what we see in an environment
+  revalued compare TASK [--against sb3-ppo ...] [--seeds 3] [--budget-minutes 8]   we and other libraries
   revalued --version
 
 'revalued COMMAND --help' shows every option of a command."""
@@ -82,4 +83,5 @@ _COMMANDS = {
     "report": "report:report",
     "list": "listing:show_list",
     "check": "check:check",
+    "compare": "compare:compare",
 }

@@ -20,7 +20,7 @@ from revalued.envs.modules import GYM, PETTINGZOO, refuse_untrusted
 from revalued.envs.noise import Noisy
 from revalued.envs.repeat import Repeated
 from revalued.envs.spaces.factored import Factored, FactoredEnv, factored_layer
-from revalued.envs.suites import custom, gym_ids, metaworld, pettingzoo, toys
+from revalued.envs.suites import custom, gym_ids, metaworld, pettingzoo, problems, toys
 from revalued.envs.suites.control_suite import ALL_TASKS, UNBOUNDED_TASKS, ControlSuiteEnv
 from revalued.envs.task import Task, TaskInfo, TaskSpec, inspect_env
 from revalued.errors import UserError, unknown_name
@@ -66,6 +66,11 @@ KINDS: list[Kind] = [
         prefix=PETTINGZOO,
         listing="pettingzoo:MODULE  a parallel environment, all its agents as one, such as pettingzoo:rware.pettingzoo",
         keeps_spaces=True,
+    ),
+    Kind(
+        problems.make_problem,
+        prefix=problems.PREFIX,
+        listing=f"problem:NAME       with an action of many choices by nature: {', '.join(problems.PROBLEMS)}",
     ),
     Kind(custom.refuse_name, prefix=custom.PREFIX, keeps_spaces=True),
 ]

@@ -15,6 +15,8 @@ from types import ModuleType
 from revalued.errors import UserError
 
 GYM, PETTINGZOO = "gym:", "pettingzoo:"
+_IN_AN_EXTRA = dict.fromkeys(("mobile_env", "lbforaging", "rware", "sumo_rl"), "problems")
+"""Modules that an extra of ours installs."""
 
 
 def module_of(task: str) -> str:
@@ -52,4 +54,6 @@ def import_for(task: str) -> ModuleType:
         reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
         if isinstance(error, ModuleNotFoundError) and os.path.lexists(f"{module}.py"):
             reason += "; the current folder is not searched, unless you set PYTHONPATH=."
+        elif isinstance(error, ModuleNotFoundError) and error.name in _IN_AN_EXTRA:
+            reason += f": pip install 'revalued[{_IN_AN_EXTRA[error.name]}]'"
         raise UserError(f"{task}: module {module!r} cannot be imported: {reason}") from error

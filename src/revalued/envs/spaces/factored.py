@@ -44,7 +44,15 @@ class Factored(gymnasium.Wrapper[NDArray[np.float32], NDArray[np.int64], Any, An
             raise EnvFault("step() must return observation, reward, terminated, truncated and info")
         observation, reward, terminated, truncated, info = answer
         flat = self._observations.flatten(observation)
-        return flat, _number(reward), _flag("terminated", terminated), _flag("truncated", truncated), _dictionary(info)
+        reward = _number(self._shared(reward))
+        return flat, reward, _flag("terminated", terminated), _flag("truncated", truncated), _dictionary(info)
+
+    def _shared(self, reward: Any) -> Any:
+        """Return the mean of a reward per part of a Tuple: several robots in one environment, say."""
+        if not isinstance(reward, list | tuple | np.ndarray) or not isinstance(self.env.action_space, spaces.Tuple):
+            return reward
+        same = np.shape(reward) == (len(self.env.action_space),)
+        return np.mean([_number(part) for part in reward]) if same else reward
 
 
 def _number(reward: Any) -> float:

@@ -9,6 +9,7 @@ from typing import Any
 import gymnasium
 
 from revalued.envs.modules import GYM, import_for, module_of
+from revalued.envs.suites.mobile import with_seeds
 from revalued.envs.suites.rendering import headless_backend
 from revalued.errors import UserError, unknown_name
 
@@ -24,7 +25,7 @@ def make_gym_env(task: str, render_mode: str | None) -> gymnasium.Env[Any, Any]:
     drawing: dict[str, Any] = {} if render_mode is None else {"render_mode": render_mode}
     try:
         # Gymnasium's checker would only repeat, as warnings, what lanes refuse as errors.
-        return gymnasium.make(name, disable_env_checker=True, **drawing)
+        return with_seeds(gymnasium.make(name, disable_env_checker=True, **drawing))
     except (gymnasium.error.UnregisteredEnv, gymnasium.error.DeprecatedEnv):
         raise unknown_name("Gymnasium environment", name, gymnasium.registry) from None
     except Exception as error:

@@ -1,0 +1,1 @@
+"""One process each: a learner that is given an order, and a judge who follows it."""

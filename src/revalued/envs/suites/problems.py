@@ -1,0 +1,98 @@
+"""Problems whose actions are made of many choices by nature, by one name each: `problem:sepsis`."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import gymnasium
+
+from revalued.envs.suites import sepsis, sigmoid, traffic
+from revalued.envs.suites.gym_ids import make_gym_env
+from revalued.errors import UserError, unknown_name
+
+PREFIX = "problem:"
+_EXTRA = "pip install 'revalued[problems]'"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A problem by name."""
+
+    title: str
+    make: Callable[[Path, str | None], gymnasium.Env[Any, Any]]
+    """Makes the environment, given the folder of its package and a render mode."""
+    package: str
+    """The module that has to be there."""
+    install: str = _EXTRA
+    """The command that brings it."""
+    has_pictures: bool = False
+    optimum: float | None = None
+    """The expected return of the best policy, or what no policy can exceed."""
+
+
+def _gym(name: str, package: Path, render_mode: str | None) -> gymnasium.Env[Any, Any]:
+    return make_gym_env(name, render_mode)
+
+
+def _phones(size: str) -> Problem:
+    make = partial(_gym, f"gym:mobile_env:mobile-{size}-central-v0")
+    return Problem(f"phones and base stations, {size}", make, "mobile_env", has_pictures=True)
+
+
+def _sigmoid(coupling: sigmoid.Coupling) -> Problem:
+    title = f"configuration of an algorithm at run time, the {coupling} of 5 dimensions"
+    return Problem(
+        title,
+        lambda package, _: sigmoid.SigmoidEnv(sigmoid.read_instances(package), coupling),
+        "dacbench",
+        "pip install --no-deps dacbench",
+    )
+
+
+PROBLEMS: Final[dict[str, Problem]] = {
+    "phones-small": _phones("small"),
+    "phones-medium": _phones("medium"),
+    "phones-large": _phones("large"),
+    "sepsis": Problem(
+        "sepsis treatment",
+        lambda package, _: sepsis.SepsisEnv(sepsis.read_tables(package)),
+        "icu_sepsis",
+        "pip install --no-deps icu-sepsis",  # what it depends on, the retired gym among it, is not used
+        optimum=0.8751,  # by value iteration, see `sepsis.known_values`
+    ),
+    "foraging": Problem(
+        "foraging robots",
+        partial(_gym, "gym:lbforaging:Foraging-8x8-3p-3f-v3"),
+        "lbforaging",
+        optimum=1 / 3,  # all food, worth 1 together, shared by three
+    ),
+    "warehouse": Problem("warehouse robots", partial(_gym, "gym:rware:rware-tiny-4ag-easy-v2"), "rware"),
+    "traffic": Problem("traffic lights", lambda _, __: traffic.TrafficEnv(), "sumo_rl"),
+    "sigmoid": _sigmoid("product"),
+    "sigmoid-mean": _sigmoid("mean"),
+}
+
+
+def make_problem(task: str, render_mode: str | None) -> gymnasium.Env[Any, Any]:
+    """Build the environment of a `problem:` task; say what to install where it is missing."""
+    name = task.removeprefix(PREFIX)
+    if name not in PROBLEMS:
+        raise unknown_name("problem", name, PROBLEMS)
+    problem = PROBLEMS[name]
+    found = importlib.util.find_spec(problem.package)
+    if found is None or found.origin is None:
+        raise UserError(f"{task} needs the package {problem.package!r}: {problem.install}")
+    if render_mode is not None and not problem.has_pictures:
+        raise UserError(f"{task} has no pictures")
+    try:
+        return problem.make(Path(found.origin).parent, render_mode)
+    except UserError:
+        raise
+    except Exception as error:
+        reason = str(error).partition("\n")[0]
+        raise UserError(f"{task} cannot be built: {type(error).__name__}: {reason}") from error
