@@ -112,7 +112,7 @@ def _end_with_parent(life: int) -> None:
     """
     threading.Thread(target=_watch, args=(life,), name="revalued-watch", daemon=True).start()
     if sys.platform == "linux":
-        # No thread runs while C code keeps Python's lock, but the kernel does. It sends a signal when the pipe ends, and
+        # No thread runs while C code keeps Python's lock, but the kernel does. It sends a signal when the pipe ends;
         # C's alarm() itself is the handler: called with the signal's number, 5, it ends this process in 5 seconds.
         c = ctypes.CDLL(None)
         c.signal.argtypes = (ctypes.c_int, ctypes.c_void_p)
