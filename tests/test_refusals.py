@@ -97,6 +97,17 @@ def test_whatever_an_environment_raises_is_one_line(error: BaseException, words:
     assert len(str(raised.value)) < 500
 
 
+@pytest.mark.parametrize("name", ["action_space", "observation_space"])
+def test_an_environment_without_a_space_is_one_line(name: str) -> None:
+    class Without(gymnasium.Env[Any, Any]):
+        def __init__(self) -> None:
+            if name != "action_space":
+                self.action_space = spaces.MultiDiscrete([2, 2])
+
+    with pytest.raises(UserError, match=f"^the environment does not tell its {name}: AttributeError"):
+        find_task(TaskSpec("custom:it"), Without)
+
+
 def test_a_constructor_without_render_mode_is_no_obstacle() -> None:
     gymnasium.register("WithoutRenderMode-v0", lambda **settings: Answering(**settings))
     assert find_task(TaskSpec("gym:WithoutRenderMode-v0")).info.sizes == (2, 2)

@@ -123,7 +123,7 @@ def evaluate(
     max_steps, is_told = run.config.schedule.max_eval_steps, False
     for episode in play(run.task, run.policy, episodes, seed, video=video, max_steps=max_steps):
         if episode.is_cut_off and not is_told:
-            warn(f"warning: {cut_off_note(max_steps)}")
+            warn(cut_off_note(max_steps))
             is_told = True
         yield episode
 
