@@ -17,6 +17,7 @@ from revalued.validation import validate
 
 _PAPER_EVAL_EVERY = 1_000
 MAX_SEEDS = 10_000
+MAX_RUNS = 100_000
 
 
 @dataclass(frozen=True)
@@ -114,16 +115,22 @@ def plan(experiment: Experiment, scale: Scale, seeds: int | None = None, tasks: 
         seeds = experiment.paper_seeds if scale.name == "paper" and experiment.paper_seeds else scale.seeds
     if not 1 <= seeds <= MAX_SEEDS:
         raise UserError(f"seeds = {seeds} is not possible: it must be at least 1 and at most {MAX_SEEDS:,}")
+    labels, variants = labels_at(experiment, scale, tasks), experiment.variants_at(scale.name)
+    refuse_too_many(len(labels) * len(variants) * seeds)
     compared = [
-        (variant, label, run_config(experiment, scale, variant, label))
-        for label in labels_at(experiment, scale, tasks)
-        for variant in experiment.variants_at(scale.name)
+        (variant, label, run_config(experiment, scale, variant, label)) for label in labels for variant in variants
     ]
     return [
         PlannedRun(variant.id, format_task(label), seed, dataclasses.replace(config, seed=seed))
         for seed in range(seeds)
         for variant, label, config in compared
     ]
+
+
+def refuse_too_many(runs: int) -> None:
+    """Refuse more runs than anybody makes, before they are listed."""
+    if runs > MAX_RUNS:
+        raise UserError(f"these are {runs:,} runs: at most {MAX_RUNS:,} are possible at a time")
 
 
 def run_config(experiment: Experiment, scale: Scale, variant: Variant, label: TaskLabel) -> TrainConfig:
