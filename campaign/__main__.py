@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +27,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="of all random choices (default 0)")
     parser.add_argument("--family", choices=list(FAMILIES), help="attempts of this kind only")
     parser.add_argument("--number", type=int, help="this attempt of the family only")
+    parser.add_argument("--start", type=int, default=0, help="leave out so many attempts, to go on where one ended")
     parser.add_argument("--keep", action="store_true", help="keep the folders of attempts that went wrong")
     given = parser.parse_args()
     prepare()
@@ -34,7 +36,8 @@ def main() -> int:
         home = Path(name)
         sound = bases.make(home)
         deadline = time.monotonic() + 60 * given.minutes
-        for done, (family, number) in enumerate(_order(given.family, given.number)):
+        order = islice(_order(given.family, given.number), given.start, None)
+        for done, (family, number) in enumerate(order):
             if time.monotonic() > deadline or (given.attempts is not None and done >= given.attempts):
                 break
             folder = home / f"{family}-{number}"
@@ -54,6 +57,7 @@ def main() -> int:
     bad = sum(not result.verdict.is_good for found in results.values() for result in found)
     total = sum(map(len, results.values()))
     print(f"{total - bad} passed, {bad} failed")
+    print(f"the next ones: --seed {given.seed} --start {given.start + total}")
     return 1 if bad or not total else 0
 
 

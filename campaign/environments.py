@@ -90,8 +90,8 @@ class Misbehaving(gymnasium.Env[Any, Any]):
         return self.np_random.uniform(-1, 1, 3).astype(np.float32)
 
 
-AFTER = (0, 7, 40, 130)
-"""At once, within the first episode, within the warm-up, after learning has begun."""
+AFTER = (0, 7, 11, 30)
+"""At once, within the first episode, at the end of the warm-up, after learning has begun (of 40 steps in all)."""
 
 for _name in WAYS:
     for _after in AFTER:

@@ -12,8 +12,9 @@ from importlib import import_module
 from pathlib import Path
 
 _IMPORTED_BEFOREHAND = (
-    "revalued.cli", "revalued.run.start", "revalued.export", "revalued.report.inspection.page", "gymnasium",
-    "campaign.environments",
+    "revalued.cli.train", "revalued.cli.evaluate", "revalued.cli.inspect", "revalued.cli.export", "revalued.cli.report",
+    "revalued.cli.reproduce", "revalued.run.start", "revalued.export", "revalued.report.inspection.page",
+    "gymnasium", "matplotlib.backends.backend_svg", "torch.utils.tensorboard", "campaign.environments",
 )  # fmt: skip
 POLL_SECONDS = 0.005
 

@@ -183,7 +183,8 @@ def end(process: subprocess.Popen[str]) -> None:
     """Make sure that nothing which a test started outlives it."""
     if processes_in_group(process.pid):
         os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
+    with process:  # waits, and closes its pipes
+        pass
 
 
 def truncate(checkpoint: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -339,3 +340,20 @@ def test_settings_of_the_recipe_that_cannot_work(part: str, change: dict[str, An
     config = TrainConfig("walker-walk")
     with pytest.raises(UserError, match=message):
         validate(replace(config, **{part: replace(getattr(config, part), **change)}))
+
+
+NUMBERS = [
+    (section, name, value)
+    for section, settings in {"": to_dict(CONFIG), **to_dict(CONFIG)}.items()
+    if isinstance(settings, dict)
+    for name, value in settings.items()
+    if isinstance(value, int | float) and not isinstance(value, bool)
+]
+
+
+@pytest.mark.parametrize(("section", "name", "value"), NUMBERS)
+def test_numbers_that_no_file_could_hold_are_refused(section: str, name: str, value: float) -> None:
+    changes = {name: math.inf if isinstance(value, float) else 10**20}
+    outer = {section: replace(getattr(CONFIG, section), **changes)} if section else changes
+    with pytest.raises(UserError, match="is not possible"):
+        validate(replace(CONFIG, **outer))

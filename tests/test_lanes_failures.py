@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import subprocess
@@ -65,9 +64,19 @@ def faulty_lanes(fault: Fault, workers: int) -> Lanes:
     return lanes_from(Task(INFO, partial(Faulty, fault)), range(5), workers, SEED)
 
 
-def lane_workers() -> list[Any]:
-    found = [child for child in multiprocessing.active_children() if child.name.startswith("revalued-lanes-")]
-    return sorted(found, key=lambda child: child.name)
+def lane_workers() -> list[int]:
+    """Return the processes of this one's workers, in order, read from /proc."""
+    found: dict[str, int] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            words = (stat.parent / "cmdline").read_text().split("\0")
+            parent = int(stat.read_text().rpartition(")")[2].split()[1])
+        except OSError:  # it has just ended
+            continue
+        name = next((word for word in words if word.startswith("revalued-lanes-")), "")
+        if parent == os.getpid() and name:
+            found[name] = int(stat.parent.name)
+    return [found[name] for name in sorted(found)]
 
 
 @pytest.mark.parametrize(
@@ -177,9 +186,7 @@ def test_a_worker_that_is_killed_is_named_with_the_signal() -> None:
     with lanes_from(find_task(TaskSpec("toy-counting")), range(5), 3, SEED) as lanes:
         lanes.reset()
         advance(lanes, random_actions(INFO, 3))
-        victim = lane_workers()[2]
-        os.kill(victim.pid, signal.SIGKILL)
-        victim.join()
+        os.kill(lane_workers()[2], signal.SIGKILL)
         with pytest.raises(LaneError, match=r"worker 2 \(lanes 3 to 4\) died with exit code -9, SIGKILL"):
             advance(lanes, random_actions(INFO, 1))
     assert lane_workers() == []
@@ -189,7 +196,7 @@ def test_workers_leave_ctrl_c_to_the_parent() -> None:
     with lanes_from(find_task(TaskSpec("toy-counting")), range(4), 2, SEED) as lanes:
         lanes.reset()
         for worker in lane_workers():
-            os.kill(worker.pid, signal.SIGINT)
+            os.kill(worker, signal.SIGINT)
         advance(lanes, random_actions(INFO, 5, num_lanes=4))
 
 
@@ -222,9 +229,10 @@ def test_close_in_the_middle_of_a_step_leaves_nothing_behind() -> None:
     assert lane_workers() == []
 
 
-# Without the guard that multiprocessing usually asks for: workers must not import the program.
+# Without the guard that multiprocessing would ask for: workers must not import the program.
 PROGRAM = """
-import multiprocessing, os, sys, time
+import os, sys, time
+from pathlib import Path
 import numpy as np
 from revalued.envs import TaskSpec, find_task, lanes_from
 print("program", flush=True)
@@ -232,7 +240,7 @@ lanes = lanes_from(find_task(TaskSpec("toy-counting")), range(4), 2, 0)
 lanes.reset()
 lanes.step_async(np.zeros((4, 2), np.int64))
 lanes.step_wait()
-print(*(child.pid for child in multiprocessing.active_children()), flush=True)
+print(Path(f"/proc/self/task/{os.getpid()}/children").read_text(), flush=True)
 if sys.argv[1] == "close":
     lanes.close()
 elif sys.argv[1] == "hang":

@@ -97,6 +97,17 @@ def test_whatever_an_environment_raises_is_one_line(error: BaseException, words:
     assert len(str(raised.value)) < 500
 
 
+@pytest.mark.parametrize("name", ["action_space", "observation_space"])
+def test_an_environment_without_a_space_is_one_line(name: str) -> None:
+    class Without(gymnasium.Env[Any, Any]):
+        def __init__(self) -> None:
+            if name != "action_space":
+                self.action_space = spaces.MultiDiscrete([2, 2])
+
+    with pytest.raises(UserError, match=f"^the environment does not tell its {name}: AttributeError"):
+        find_task(TaskSpec("custom:it"), Without)
+
+
 def test_a_constructor_without_render_mode_is_no_obstacle() -> None:
     gymnasium.register("WithoutRenderMode-v0", lambda **settings: Answering(**settings))
     assert find_task(TaskSpec("gym:WithoutRenderMode-v0")).info.sizes == (2, 2)
@@ -163,3 +174,31 @@ def test_so_many_seeds_are_refused_at_once(words: list[str], capsys: pytest.Capt
     assert main([*words, "--seeds", "999999999999", "--dry-run"]) == 2
     expected = "revalued: seeds = 999999999999 is not possible: it must be at least 1 and at most 10,000\n"
     assert capsys.readouterr().err == expected
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["reproduce", "main", "--scale", "laptop", "--seeds", "10000"],
+        ["sweep", "toy-levers", "--seeds", "10000", "--critics", "1,2,3,4", "--n-step", "1,2,3,4"],
+    ],
+)
+def test_so_many_runs_are_refused_at_once(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*words, "--dry-run"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("revalued: these are ")
+    assert line.endswith(" runs: at most 100,000 are possible at a time")
+    many = ",".join(map(str, range(1, 5000)))
+    assert main(["sweep", "toy-levers", "--critics", many, "--dry-run"]) == 2
+    expected = "revalued: --critics has 4,999 values: at most 100 are possible in a sweep\n"
+    assert capsys.readouterr().err == expected
+
+
+def test_a_page_that_cannot_be_written_is_not_drawn(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = train(quick_config("toy-levers"), tmp_path / "run")
+    monkeypatch.delattr("revalued.report.inspection.page.page_of")  # whoever asks for it fails
+    assert main(["inspect", str(path), "-o", "/proc/page.html"]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("revalued: [Errno")

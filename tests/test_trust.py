@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -22,7 +24,19 @@ from revalued.envs.spaces.choice_table import choice_table, choices_in
 from revalued.envs.spaces.factored import factored_layer
 from revalued.envs.spaces.stored import space_from_json, space_to_json
 from revalued.run.start import resume, start
-from run_helpers import checkpoints_in, newest, quick_config, rows, sign, stop_after, train
+from run_helpers import (
+    checkpoints_in,
+    end,
+    flags_of,
+    launch,
+    newest,
+    quick_config,
+    rows,
+    sign,
+    stop_after,
+    train,
+    wait_for,
+)
 
 MODULE = "somebodys_env"
 TASK = f"gym:{MODULE}:Somebodys-v0"
@@ -164,6 +178,42 @@ def test_a_module_in_the_current_folder_is_found_by_train_and_sweep_alone(tmp_pa
     refused = call("evaluate", str(path), "--trust-module", "my_package")
     assert refused.returncode == 2
     assert "the current folder is not searched, unless you set PYTHONPATH=." in refused.stderr
+
+
+def test_the_command_to_go_on_repeats_what_was_trusted(
+    canary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "library"))
+    path = tmp_path / "run"
+    words = [*flags_of(quick_config(TASK, env_steps=10**6)), "--out", str(path)]
+    process = launch("train", *words)
+    try:
+        assert wait_for((path / "metrics.csv").exists, process)
+        process.send_signal(signal.SIGTERM)
+        *_, last = process.communicate(timeout=60)[1].splitlines()
+    finally:
+        end(process)
+    prefix, _, advice = last.partition(": ")
+    assert prefix == "stopped; go on with"
+    revalued, *command = shlex.split(advice)
+    assert (revalued, command) == ("revalued", ["resume", str(path), "--trust-module", MODULE])
+
+
+def test_a_cluster_that_a_file_names_is_not_joined(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Whoever runs a cluster can run code in those who join it."""
+    pytest.importorskip("ray")
+    path, _ = start(quick_config(), tmp_path / "run", should_stop=stop_after(40))
+    config = json.loads((path / "config.json").read_text())
+    config["execution"] |= {"actors": 1, "cluster": "127.0.0.1:9"}
+    (path / "config.json").write_text(json.dumps(config))
+    assert main(["resume", str(path), "--quiet"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("revalued: the run's config.json says to join the cluster '127.0.0.1:9'")
+    assert "add --cluster 127.0.0.1:9 (" in line
+    with pytest.raises(UserError, match="says to join the cluster"):
+        load(path).learn(10)
+    assert main(["resume", str(path), "--quiet", "--cluster", "127.0.0.1:9"]) == 2
+    assert "says to join" not in capsys.readouterr().err, "tried, and nobody is there"
 
 
 # --- spaces in checkpoints

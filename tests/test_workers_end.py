@@ -1,17 +1,22 @@
-"""Workers end within seconds of their parent, even while their environment is blocked in a step."""
+"""Workers end within seconds of their parent, in silence, even while they start or are blocked in a step."""
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
+from revalued.envs import Lanes, TaskSpec, find_task, lanes_from
 from run_helpers import end, left_in_group, processes_in_group, wait_for
 
+TASK = find_task(TaskSpec("toy-counting"))
 PROGRAM = """
+import re
 import time
 import gymnasium
 import numpy as np
@@ -39,7 +44,8 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("how", ["time.sleep(3600)", "pass"])
+# the last one keeps Python's lock, so that no thread of the worker's gets to run
+@pytest.mark.parametrize("how", ["time.sleep(3600)", "pass", "re.match('(a+)+$', 'a' * 99 + 'b')"])
 def test_a_blocked_worker_ends_with_its_parent(how: str, tmp_path: Path) -> None:
     program = PROGRAM.replace("HOW", how)
     process = subprocess.Popen(
@@ -52,5 +58,69 @@ def test_a_blocked_worker_ends_with_its_parent(how: str, tmp_path: Path) -> None
         killed_at = time.monotonic()
         assert left_in_group(process.pid) == []
         assert time.monotonic() - killed_at < 20, "2 seconds, and as many as a busy machine takes"
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
     finally:
         end(process)
+
+
+STARTING = """
+import os, signal, time
+from revalued.envs import TaskSpec, find_task, lanes_from
+from revalued.envs.vector.worker_pool import WorkerPool
+
+def send(pool, worker, message):
+    pipe = worker.process.connection.fileno()
+    WHEN
+    os.kill(os.getpid(), signal.SIGKILL)
+
+WorkerPool._send = send
+lanes_from(find_task(TaskSpec("toy-counting")), range(2), 2, 0)
+"""
+
+
+@pytest.mark.parametrize(
+    "when",
+    [
+        "pass",  # while Python starts
+        "time.sleep(3)",  # while it waits for its orders
+        "os.write(pipe, (1000).to_bytes(4, 'big') + message[:500])",  # in the middle of them
+        "os.write(pipe, len(message).to_bytes(4, 'big') + message)",  # right after them
+    ],
+)
+def test_an_orphan_that_is_still_starting_says_nothing(when: str, tmp_path: Path) -> None:
+    program = STARTING.replace("WHEN", when)
+    process = subprocess.Popen(
+        [sys.executable, "-c", program], cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    try:
+        assert process.wait(60) == -signal.SIGKILL
+        assert process.stderr is not None
+        assert process.stderr.read() == "", "its end is there when the last worker is gone"
+        assert left_in_group(process.pid) == []
+    finally:
+        end(process)
+
+
+def test_a_thread_that_ends_does_not_end_the_workers_it_started() -> None:
+    made: list[Lanes] = []
+    thread = threading.Thread(target=lambda: made.append(lanes_from(TASK, range(2), 2, 0)))
+    thread.start()
+    thread.join()
+    with made[0] as lanes:
+        time.sleep(0.3)
+        lanes.reset()
+
+
+def test_workers_import_nothing_from_the_folder_they_start_in(tmp_path: Path) -> None:
+    """Whoever starts them from Python may stand in a folder of somebody else's; there `sys.path` is his own."""
+    for name in ("pickle", "mmap", "runpy", "socket", "numpy", "revalued", "multiprocessing"):
+        (tmp_path / f"{name}.py").write_text("from pathlib import Path\nPath('canary').touch()\n")
+    program = """
+from revalued.envs import TaskSpec, find_task, lanes_from
+lanes_from(find_task(TaskSpec("toy-counting")), range(2), 2, 0).reset()
+"""
+    command = [sys.executable, "-P", "-c", program]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert not (tmp_path / "canary").exists()

@@ -125,6 +125,7 @@ class Agent:
                     # what was saved before it had learnt anything has no checkpoint yet, and none to lose
                     extras["restart"] = RunFolder.open(path).may_restart_unasked()
                     extras["trust_modules"] = self._trusted
+                    extras["cluster"] = self.config.execution.cluster if self._origin is None else None
                     self.outcome = resume(path, progress, env_steps=target, env=self._env, **extras)
                 else:
                     config = replace(self.config, schedule=replace(self.config.schedule, env_steps=target))

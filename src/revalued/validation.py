@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import os
+from dataclasses import fields, is_dataclass
+from typing import Any
 
 from revalued.algorithms.decompositions import find_decomposition
 from revalued.config import AlgorithmConfig, TrainConfig
@@ -74,6 +76,19 @@ def validate(config: TrainConfig) -> None:
     bound = execution.max_staleness
     _require(bound is None or bound >= 0, "max_staleness", bound, "at least 0")
     _require(execution.cluster != "", "cluster", repr(execution.cluster), "local, auto or HOST:PORT")
+    _validate_numbers(config)
+
+
+def _validate_numbers(part: Any) -> None:
+    """Refuse what no `config.json` could bring back: JSON has no infinity, and whole numbers end at 64 bits."""
+    for field in fields(part):
+        value = getattr(part, field.name)
+        if is_dataclass(value):
+            _validate_numbers(value)
+        elif isinstance(value, float):
+            _require(math.isfinite(value), field.name, value, "finite")
+        elif isinstance(value, int):
+            _require(value < 2**63, field.name, value, "below 2^63")
 
 
 def _validate_algorithm(algorithm: AlgorithmConfig) -> None:

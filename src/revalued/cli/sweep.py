@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -14,11 +15,12 @@ from revalued.config import TrainConfig
 from revalued.errors import UserError, unknown_name
 from revalued.experiments.ledger import Ledger
 from revalued.experiments.naming import Setting
-from revalued.experiments.plan import Experiment, Variant, plan
+from revalued.experiments.plan import Experiment, Variant, plan, refuse_too_many
 from revalued.experiments.scales import Scale
 from revalued.settings import places
 
 _SETTINGS = tuple(entry.name for entry in fields(Setting))
+_MAX_VALUES = 100
 _BOOLEANS = {"true": "", "yes": "", "false": "no-", "no": "no-"}
 
 
@@ -62,6 +64,7 @@ def sweep_experiment(name: str, task: str, swept: Mapping[str, Sequence[Any]]) -
         "threads": [1],
     }
     of_variant |= {field: list(values) for field, values in swept.items() if field not in _SETTINGS}
+    refuse_too_many(math.prod(len(values) for values in (of_variant | of_task).values()))
     choices = [dict(zip(of_variant, values, strict=True)) for values in itertools.product(*of_variant.values())]
     several = [field for field, values in of_variant.items() if len(values) > 1]
     combinations = itertools.product(*of_task.values())
@@ -129,6 +132,8 @@ def _values(name: str, flag: str, text: str) -> list[Any]:
         if not text:
             raise UserError(f"{flag} needs a value or a list of values, such as {flag} 1,2")
         calls = [[flag, word] for word in text.split(",")]
+    if len(calls) > _MAX_VALUES:
+        raise UserError(f"{flag} has {len(calls):,} values: at most {_MAX_VALUES} are possible in a sweep")
     field = flag[2:].replace("-", "_")
     return list(dict.fromkeys(_value(field, call) for call in calls))
 

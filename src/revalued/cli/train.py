@@ -6,7 +6,7 @@ import argparse
 import shlex
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -91,7 +91,8 @@ def train(arguments: list[str]) -> int:
         progress.say(f"{title}\nwriting to {path}")
         return start(run, path, progress, should_stop, logging=given.logging)[1]
 
-    return _guarded(path, given.quiet, work)
+    trusted = [module] if (module := module_of(config.task)) else []
+    return _guarded(path, given.quiet, work, _trust(trusted, execution.cluster if execution.actors > 0 else None))
 
 
 def resume(arguments: list[str]) -> int:
@@ -114,17 +115,23 @@ def resume(arguments: list[str]) -> int:
             logging=given.logging,
         )
 
-    return _guarded(given.dir, given.quiet, work)
+    return _guarded(given.dir, given.quiet, work, _trust(given.trust_module, given.cluster))
 
 
-def _guarded(path: Path, quiet: bool, work: Callable[[Any, Callable[[], bool]], Any]) -> int:
+def _trust(modules: Sequence[str], cluster: str | None) -> list[str]:
+    """Return the words that a run needs to go on because a file alone is not believed."""
+    words = [word for name in modules for word in ("--trust-module", name)]
+    return words if cluster in (None, "local", "auto") else [*words, "--cluster", cluster]
+
+
+def _guarded(path: Path, quiet: bool, work: Callable[[Any, Callable[[], bool]], Any], words: list[str]) -> int:
     """Train with Ctrl-C and SIGTERM turned into a checkpoint; say how it ended and how to go on."""
     from revalued.envs import LaneError
     from revalued.learner.engine import NonFiniteError
     from revalued.run.progress import make_progress
     from revalued.run.signals import noted_signals
 
-    resume_command = f"revalued resume {shlex.quote(str(path))}"
+    resume_command = shlex.join(["revalued", "resume", str(path), *words])
     progress = make_progress(quiet=quiet)
     try:
         with noted_signals(signal.SIGINT, signal.SIGTERM, say=not quiet, second_one_kills=True) as received:

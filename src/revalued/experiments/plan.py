@@ -17,6 +17,7 @@ from revalued.validation import validate
 
 _PAPER_EVAL_EVERY = 1_000
 MAX_SEEDS = 10_000
+MAX_RUNS = 100_000
 
 
 @dataclass(frozen=True)
@@ -119,17 +120,24 @@ def plan(experiment: Experiment, scale: Scale, seeds: int | None = None, tasks: 
     """Return all runs; every comparison has its first seed before any has its second."""
     if seeds is not None and not 1 <= seeds <= MAX_SEEDS:
         raise UserError(f"seeds = {seeds} is not possible: it must be at least 1 and at most {MAX_SEEDS:,}")
+    labels, variants = labels_at(experiment, scale, tasks), experiment.variants_at(scale.name)
+    counts = {label: seeds or experiment.seeds_at(scale, label.task) for label in labels}
+    refuse_too_many(sum(counts.values()) * len(variants))
     compared = [
-        (variant, label, run_config(experiment, scale, variant, label), seeds or experiment.seeds_at(scale, label.task))
-        for label in labels_at(experiment, scale, tasks)
-        for variant in experiment.variants_at(scale.name)
+        (variant, label, run_config(experiment, scale, variant, label)) for label in labels for variant in variants
     ]
     return [
         PlannedRun(variant.id, format_task(label), seed, dataclasses.replace(config, seed=seed))
-        for seed in range(max((count for *_, count in compared), default=0))
-        for variant, label, config, count in compared
-        if seed < count
+        for seed in range(max(counts.values(), default=0))
+        for variant, label, config in compared
+        if seed < counts[label]
     ]
+
+
+def refuse_too_many(runs: int) -> None:
+    """Refuse more runs than anybody makes, before they are listed."""
+    if runs > MAX_RUNS:
+        raise UserError(f"these are {runs:,} runs: at most {MAX_RUNS:,} are possible at a time")
 
 
 def run_config(experiment: Experiment, scale: Scale, variant: Variant, label: TaskLabel) -> TrainConfig:

@@ -40,13 +40,15 @@ def _git(folder: Path, *arguments: str) -> str | None:
 
 def versions() -> dict[str, str]:
     """Return the versions of everything that results depend on."""
-    found = {"python": platform.python_version()}
-    for name in _PACKAGES:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            found[name] = "not installed"
-    return found
+    return {"python": platform.python_version()} | {name: _version(name) for name in _PACKAGES}
+
+
+@cache  # every checkpoint asks, and the answer takes milliseconds
+def _version(name: str) -> str:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return "not installed"
 
 
 def machine() -> dict[str, Any]:

@@ -80,9 +80,10 @@ def resume(
 ) -> RunResult:
     """Go on with a run from its newest checkpoint, to its configured end or, prolonged, to `env_steps`.
 
-    A run on an environment of your own needs that environment again, as `env`, and one whose task names a module needs
-    that in `trust_modules`. A run without a checkpoint that can be read is refused; `restart` begins anew in any case,
-    and sets aside whatever there is.
+    A run on an environment of your own needs that environment again, as `env`, one whose task names a module needs
+    that in `trust_modules`, and one with actors on a cluster other than `local` and `auto` that as `cluster`. A run
+    without a checkpoint that can be read is refused; `restart` begins anew in any case, and sets aside whatever there
+    is.
     """
     folder = RunFolder.open(path)
     config = folder.config()
@@ -97,7 +98,7 @@ def resume(
     summary = None if restart else folder.summary()
     if summary is not None and summary["finished"] and summary["env_steps"] >= config.schedule.env_steps:
         raise UserError(f"{path} is finished after {summary['env_steps']:,} interactions: prolong it with --env-steps")
-    with _cluster(config), folder.locked(), closing(progress or Silent()) as view:
+    with _cluster(config, is_from_file=cluster is None), folder.locked(), closing(progress or Silent()) as view:
         checkpoint = None
         if restart:
             for moved in folder.set_aside():
@@ -123,7 +124,7 @@ def evaluate(
     max_steps, is_told = run.config.schedule.max_eval_steps, False
     for episode in play(run.task, run.policy, episodes, seed, video=video, max_steps=max_steps):
         if episode.is_cut_off and not is_told:
-            warn(f"warning: {cut_off_note(max_steps)}")
+            warn(cut_off_note(max_steps))
             is_told = True
         yield episode
 
@@ -157,13 +158,14 @@ def _loop(run: PreparedRun, linking: Linking | None) -> Loop:
     return ActorLoop(run.config, run.task, run.shape, linking or ray_linking)
 
 
-def _cluster(config: TrainConfig) -> AbstractContextManager[object]:
+def _cluster(config: TrainConfig, *, is_from_file: bool = False) -> AbstractContextManager[object]:
     """Join the cluster of a run with actors, before anything is written: what cannot start leaves no folder behind."""
     if config.execution.actors == 0:
         return nullcontext()
     from revalued.training.actors.ray_link import connect
 
-    return connect(config.execution.cluster, local_cpus=config.execution.actors)
+    execution = config.execution
+    return connect(execution.cluster, local_cpus=execution.actors, is_from_file=is_from_file)
 
 
 def _checkpoint_to_go_on_from(run: PreparedRun, folder: RunFolder, view: ProgressView) -> Checkpoint:

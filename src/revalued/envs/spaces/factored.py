@@ -10,9 +10,10 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from revalued.envs.faults import EnvFault
+from revalued.envs.faults import ENV_ERRORS, EnvFault, reason_of
 from revalued.envs.spaces.actions import action_codec
 from revalued.envs.spaces.observations import observation_codec, shortened
+from revalued.errors import UserError
 
 FactoredEnv: TypeAlias = gymnasium.Env[NDArray[np.float32], NDArray[np.int64]]
 """What every task becomes: flat float32 observations, MultiDiscrete actions."""
@@ -23,8 +24,8 @@ class Factored(gymnasium.Wrapper[NDArray[np.float32], NDArray[np.int64], Any, An
 
     def __init__(self, env: gymnasium.Env[Any, Any], bins: int) -> None:
         super().__init__(env)
-        self.action_codec = action_codec(env.action_space, bins)
-        self._observations = observation_codec(env.observation_space)
+        self.action_codec = action_codec(_declared(env, "action_space"), bins)
+        self._observations = observation_codec(_declared(env, "observation_space"))
         self.action_space = spaces.MultiDiscrete(np.array(self.action_codec.sizes))
         self.observation_space = spaces.Box(self._observations.low, self._observations.high, dtype=np.float32)
 
@@ -53,6 +54,13 @@ class Factored(gymnasium.Wrapper[NDArray[np.float32], NDArray[np.int64], Any, An
             return reward
         same = np.shape(reward) == (len(self.env.action_space),)
         return np.mean([_number(part) for part in reward]) if same else reward
+
+
+def _declared(env: gymnasium.Env[Any, Any], name: str) -> spaces.Space[Any]:
+    try:
+        return getattr(env, name)  # type: ignore[no-any-return]
+    except ENV_ERRORS as error:
+        raise UserError(f"the environment does not tell its {name}: {reason_of(error)}") from error
 
 
 def _number(reward: Any) -> float:

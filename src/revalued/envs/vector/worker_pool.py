@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-import ctypes
-import multiprocessing
 import pickle
 import signal
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from multiprocessing import resource_tracker, util
-from multiprocessing.connection import Connection
-from multiprocessing.context import SpawnProcess
-from types import ModuleType
+from multiprocessing import util
 
 from revalued.envs.faults import LaneError
 from revalued.envs.task import Task
 from revalued.envs.vector.lane_buffers import LaneBuffers
 from revalued.envs.vector.lane_state import LaneState
-from revalued.envs.vector.worker import DONE, RESET, RESTORE, STEP, run_worker
-
-# How long a worker may take to notice that the pipe is closed before it is ended by force.
-_PATIENCE_SECONDS = 5.0
+from revalued.envs.vector.worker import DONE, RESET, RESTORE, STEP, Assignment
+from revalued.envs.vector.worker_process import SharedMemory, WorkerProcess, interrupts_held_back
 
 
 @dataclass(frozen=True)
@@ -30,40 +21,32 @@ class _Worker:
     index: int
     lanes: range
     rows: slice
-    process: SpawnProcess
-    connection: Connection
+    process: WorkerProcess
 
 
 class WorkerPool:
     """Steps lanes in worker processes, each with a contiguous part of them; looks like one big `LaneGroup`."""
 
     def __init__(self, task: Task, lanes: range, num_workers: int, seed: int, stream: int) -> None:
-        context = multiprocessing.get_context("spawn")
-        # A RawArray lives in a file that is unlinked as soon as it is open: even kill -9 leaves nothing behind.
-        memory = context.RawArray(ctypes.c_byte, LaneBuffers.num_bytes(len(lanes), task.info))
-        self.buffers = LaneBuffers.over(memory, len(lanes), task.info)
+        memory = SharedMemory(LaneBuffers.num_bytes(len(lanes), task.info))
+        self.buffers = LaneBuffers.over(memory.block, len(lanes), task.info)
         self._workers: list[_Worker] = []
-        # a pool that nobody closes: the pipes have to end before Python waits for the workers at its own end
-        pipes: list[Connection] = []
-        util.Finalize(self, _close_all, args=(pipes,), exitpriority=10)
+        # a pool that nobody closes ends with Python, or when nobody knows it any more
+        self._end = util.Finalize(self, _end_all, args=(self._workers,), exitpriority=10)
         try:
-            with _interrupts_held_back(), _main_module_hidden():
+            with interrupts_held_back():
                 for index, rows in enumerate(_split(len(lanes), num_workers)):
-                    here, there = context.Pipe()
-                    process = context.Process(
-                        target=run_worker,
-                        args=(there, task, index, lanes[rows], rows, len(lanes), memory, seed, stream),
-                        name=f"revalued-lanes-{index}",
-                        daemon=True,
-                    )
-                    process.start()
-                    there.close()  # the worker must hold the only copy, so that its death ends the pipe
-                    self._workers.append(_Worker(index, lanes[rows], rows, process, here))
-                    pipes.append(here)
+                    process = WorkerProcess(f"revalued-lanes-{index}", memory)
+                    self._workers.append(_Worker(index, lanes[rows], rows, process))
+            for worker in self._workers:
+                own = Assignment(task, worker.index, worker.lanes, worker.rows, len(lanes), seed, stream)
+                self._send(worker, pickle.dumps(own))
             self._receive_all()  # only now: all workers build their environments at the same time
         except BaseException:
             self.close()
             raise
+        finally:
+            memory.close()
 
     def reset(self) -> None:
         """Begin episode 0 in every lane."""
@@ -86,15 +69,7 @@ class WorkerPool:
 
     def close(self) -> None:
         """End all workers; may be called twice."""
-        workers, self._workers = self._workers, []
-        for worker in workers:
-            worker.connection.close()
-        for worker in workers:
-            worker.process.join(_PATIENCE_SECONDS)
-            if worker.process.is_alive():
-                worker.process.kill()
-                worker.process.join()
-            worker.process.close()
+        self._end()
 
     def _send_all(self, message: bytes) -> None:
         for worker in self._workers:
@@ -102,23 +77,25 @@ class WorkerPool:
 
     def _send(self, worker: _Worker, message: bytes) -> None:
         try:
-            worker.connection.send_bytes(message)
+            worker.process.connection.send_bytes(message)
         except OSError as error:
             raise _death(worker) from error
 
     def _receive_all(self) -> None:
         for worker in self._workers:
             try:
-                answer = worker.connection.recv_bytes()
+                answer = worker.process.connection.recv_bytes()
             except (EOFError, OSError) as error:
                 raise _death(worker) from error
             if answer != DONE:
                 raise LaneError(**pickle.loads(answer))
 
 
-def _close_all(pipes: list[Connection]) -> None:
-    for pipe in pipes:
-        pipe.close()
+def _end_all(workers: list[_Worker]) -> None:
+    for worker in workers:
+        worker.process.connection.close()
+    while workers:
+        workers.pop().process.end()
 
 
 def _split(num_lanes: int, num_workers: int) -> Iterator[slice]:
@@ -128,37 +105,9 @@ def _split(num_lanes: int, num_workers: int) -> Iterator[slice]:
 
 
 def _death(worker: _Worker) -> LaneError:
-    worker.process.join(_PATIENCE_SECONDS)
-    code = worker.process.exitcode
+    code = worker.process.exit_code()
     cause = f"exit code {code}"
     if code is not None and code < 0:
         cause += f", {signal.Signals(-code).name}"
     lanes = f"lanes {worker.lanes.start} to {worker.lanes.stop - 1}"
     return LaneError(f"worker {worker.index} ({lanes}) died with {cause}", worker=worker.index)
-
-
-@contextmanager
-def _interrupts_held_back() -> Iterator[None]:
-    """Keep Ctrl-C and SIGTERM from workers not yet able to deal with them; the parent gets them right afterwards."""
-    # A tracker that starts later would end the blocking early.
-    resource_tracker.ensure_running()
-    previous = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, previous)
-
-
-@contextmanager
-def _main_module_hidden() -> Iterator[None]:
-    """Keep workers from importing the program that starts them.
-
-    They need nothing from it, it may import torch (seconds, and hundreds of megabytes each), and a script without the
-    `if __name__ == "__main__"` guard would start itself all over again.
-    """
-    main = sys.modules["__main__"]
-    sys.modules["__main__"] = ModuleType("__main__")
-    try:
-        yield
-    finally:
-        sys.modules["__main__"] = main

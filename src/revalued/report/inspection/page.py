@@ -76,6 +76,7 @@ def inspect_run(
     out = path / "inspect.html" if out is None else out
     mark = pages.generator_tag(GENERATOR)
     pages.check_replaceable(out, mark, force)
+    _refuse_unwritable(out)
     beside = out.with_suffix(".mp4")
     may_replace_video = force or out.exists() or not beside.exists()
     played = play_episodes(run, seeds, video=video) if episodes else None
@@ -88,6 +89,13 @@ def inspect_run(
         beside.write_bytes(played.video)
     pages.write_own(out, page_of(run, played, replay_errors(run), seed, beside.name), mark, force)
     return out
+
+
+def _refuse_unwritable(out: Path) -> None:
+    """Raise an OSError where no file can be written, before everything is played and drawn."""
+    folder = next(parent for parent in out.absolute().parents if parent.exists())
+    with tempfile.TemporaryFile(dir=folder):
+        pass
 
 
 def play_episodes(run: SavedRun, seeds: Iterable[int], *, video: bool) -> Played:

@@ -39,17 +39,23 @@ def import_ray() -> ModuleType:
 
 
 @contextmanager
-def connect(cluster: str, *, local_cpus: int | None = None) -> Iterator[ModuleType]:
+def connect(cluster: str, *, local_cpus: int | None = None, is_from_file: bool = False) -> Iterator[ModuleType]:
     """Join a cluster, hand over the `ray` module, and leave at the end.
 
     `local` starts Ray on this machine for this process alone, bound to the loopback interface, with `local_cpus` slots
     for actors and tasks; `auto` joins the cluster of RAY_ADDRESS or the one that runs on this machine; anything else is
-    the address of a head node, HOST:PORT. A process that has joined a cluster already stays in it.
+    the address of a head node, HOST:PORT, and refused if it is a file that names it. A process that has joined a
+    cluster already stays in it.
     """
     ray = import_ray()
     if ray.is_initialized():
         yield ray
         return
+    if is_from_file and cluster not in (LOCAL, AUTO):
+        raise UserError(
+            f"the run's config.json says to join the cluster {cluster[:100]!r}, whose members can run code here: "
+            f"if you trust it, add --cluster {cluster[:100]} (in Python join it first, by ray.init)"
+        )
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     try:
