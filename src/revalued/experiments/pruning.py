@@ -36,7 +36,8 @@ def prune(path: Path) -> None:
             run = load_run(path, needs_env=False)
             writer = CheckpointWriter(fresh)
             updates, env_steps = int(run.meta["updates"]), int(run.meta["env_steps"])
-            writer.save(env_steps, *policy_contents(run.config, run.task, run.policy, updates))
+            epsilon = float(run.meta.get("epsilon", 0.0))  # checkpoints of older versions do not say
+            writer.save(env_steps, *policy_contents(run.config, run.task, run.policy, updates, epsilon))
             writer.wait()
             folder.checkpoints.rename(whole)
             fresh.rename(folder.checkpoints)
