@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import json
 import subprocess
 from pathlib import Path
 
@@ -35,6 +37,50 @@ def test_pages_say_what_the_tables_say(name: str, ours: list[Chapter]) -> None:
     text = (ROOT / name).read_text()
     prefix = "results" if name == "README.md" else "../results"
     assert blocks.with_results(text, ours, prefix) == text, f"{name} is out of date: run make figures"
+
+
+def final_returns(name: str) -> dict[tuple[str, str], list[float]]:
+    """Return, by variant and task, the mean of the last three returns of every seed; without the report's own code."""
+    folder = RESULTS / name
+    labels = {
+        key: facts["label"] for key, facts in json.loads((folder / "provenance.json").read_text())["variants"].items()
+    }
+    runs: dict[tuple[str, str, str], list[float]] = {}
+    with (folder / "results.csv").open(newline="") as file:
+        for row in sorted(csv.DictReader(file), key=lambda row: int(row["env_steps"])):
+            runs.setdefault((labels[row["variant"]], row["task"], row["seed"]), []).append(float(row["return"]))
+    finals: dict[tuple[str, str], list[float]] = {}
+    for (label, task, _), returns in runs.items():
+        finals.setdefault((label, task), []).append(sum(returns[-3:]) / 3)
+    return finals
+
+
+@pytest.mark.parametrize(
+    ("page", "piece", "name", "decimals"),
+    [("README.md", "front", "main", 0), ("docs/results.md", "experiment first-main", "first-main", 1)],
+)
+def test_tables_hold_the_means_of_the_csv_files(page: str, piece: str, name: str, decimals: int) -> None:
+    text = (ROOT / page).read_text()
+    start = text.index(f"<!-- results: {piece} -->")
+    lines = [line for line in text[start : text.index("<!-- end", start)].splitlines() if line.startswith("|")]
+    if not (RESULTS / name).is_dir():
+        assert lines == []
+        return
+    header, rows = _cells(lines[0]), [_cells(line) for line in lines[2:]]
+    expected = final_returns(name)
+    compared = 0
+    for row in rows:
+        for label, cell in zip(header, row, strict=True):
+            values = expected.get((label, row[0]))
+            if values is not None:
+                written = cell.replace("*", "").split()[0]
+                assert written == f"{sum(values) / len(values):.{decimals}f}", (label, row[0])
+                compared += 1
+    assert compared == len(expected)
+
+
+def _cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.strip("|").split("|")]
 
 
 def test_the_results_stay_small() -> None:

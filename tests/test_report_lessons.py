@@ -68,12 +68,12 @@ def test_where_data_is_missing_it_says_so(tmp_path: Path) -> None:
     assert unknown(lesson) == "Not known yet: no run of `beta` is finished (`revalued reproduce beta`)."
 
 
-def test_every_question_is_answered_where_all_was_run(tmp_path: Path) -> None:
+def test_single_seeds_are_called_so(tmp_path: Path) -> None:
     levels = {("revalued", "dog-walk"): 200.0, ("decqn", "dog-walk"): 100.0, ("decqn-ensemble", "dog-walk"): 150.0}
     write_training(tmp_path, "long-run", levels, seeds=1)
     assert texts(found(tmp_path, "million"))[:2] == [
-        "DecQN+Ensemble against DecQN, 1 task, 1 seed: a single seed on 1.",
-        "REValueD against DecQN+Ensemble, 1 task, 1 seed: a single seed on 1.",
+        "decqn-ensemble against DecQN, 1 task, 1 seed: a single seed on 1.",
+        "REValueD against decqn-ensemble, 1 task, 1 seed: a single seed on 1.",
     ]
 
 
@@ -115,7 +115,7 @@ def test_metaworld_says_how_often_goals_were_reached(tmp_path: Path) -> None:
     write_provenance(tmp_path / "metaworld", "metaworld", ["metaworld:reach-v3"])
     lesson = found(tmp_path, "robot arms")
     assert texts(lesson)[-1] == (
-        "Goals reached in the last test episodes of reach-v3: REValueD 100% (1 seed), DecQN 67% (1 seed)."
+        "Goals reached in the last test episodes of reach-v3: DecQN 67% (1 seed), REValueD 100% (1 seed)."
     )
 
 

@@ -33,7 +33,7 @@ def test_an_experiment_is_read_back(tmp_path: Path) -> None:
     assert len(main.of("decqn", "walker-walk", finished_only=False)) == 2
     assert main.of("revalued", "walker-walk")[0].env_steps[-1] == 120_000
     assert [run["status"] for run in main.unfinished()] == ["failed"]
-    assert main.scale == "laptop scale: K = 3, 120,000 interactions, 2 seeds"
+    assert main.scale == "laptop scale: K = 3, 120,000 interactions, 1 to 2 seeds"
     assert main.scale_note.startswith("Laptop scale: 120,000 interactions per run (paper: 500,000)")
 
 

@@ -19,7 +19,7 @@ revalued: value-based reinforcement learning for factorised action spaces
   revalued inspect DIR [-o page.html]                                          look inside: one page of pictures
   revalued export DIR policy.onnx                                              the greedy policy as ONNX
   revalued sweep TASK --critics 1,3,5 --beta 0,0.5 [--seeds 3] [--jobs 2]      many runs, every combination
-  revalued reproduce NAME [--scale laptop] [--seeds 3] [--jobs 2]              a table or figure of the paper
+  revalued reproduce all|NAME [--scale laptop] [--seeds 2] [--jobs 2]          the tables and figures of the paper
   revalued report DIR [-o report.html]                                         results as one page
   revalued list [algos|tasks|experiments]                                      what there is to choose from
   revalued check TASK                                                          what we see in an environment

@@ -206,6 +206,7 @@ h2 { font-size: 1.4rem; line-height: 1.25; margin: 3rem 0 .75rem; padding-top: .
 h3 { font-size: 1.08rem; margin: 1.75rem 0 .5rem; }
 p, ul, ol { max-width: 46rem; margin: .6rem 0; }
 ul, ol { padding-left: 1.3rem; }
+ul li { margin: .35rem 0; }
 a { color: var(--link); }
 code { font-family: ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; font-size: .92em; }
 .lead { font-size: 1.1rem; }
