@@ -107,8 +107,9 @@ def _run_all(
     if known is not None:
         _refuse_mixture(known, provenance, folder)
         provenance["tuned"] = known["tuned"]
-        for part in ("settings", "versions"):  # of those who are not here this time, too
-            provenance[part] = {**known[part], **provenance[part]}
+        # of those who are not here this time, too
+        provenance["settings"] = {**known["settings"], **provenance["settings"]}
+        provenance["versions"] = {**known["versions"], **provenance["versions"]}
     write_json(folder.path / "provenance.json", provenance)
     with noted_signals(signal.SIGINT, signal.SIGTERM, say=False, second_one_kills=True) as received:
         stop = lambda: bool(received)  # noqa: E731
