@@ -72,7 +72,7 @@ format: $(INSTALLED) ## Mend the style
 	$(BIN)/ruff format .
 
 lock: ## Write requirements.lock from what is installed in .venv
-	$(BIN)/python -m pip freeze --all --exclude-editable | sed 's/+cpu//' | grep -vE '^(pip|wheel)==' > requirements.lock
+	$(BIN)/python -m pip freeze --all --exclude-editable | sed 's/+cpu//' | grep -vE '^(pip|wheel)==' | grep -vxFf requirements-problems.lock > requirements.lock
 
 clean: ## Remove .venv and caches (never the runs)
 	rm -rf $(VENV) src/revalued/native/*.so .mypy_cache .ruff_cache .pytest_cache build dist

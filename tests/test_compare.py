@@ -341,7 +341,7 @@ def executed(monkeypatch: pytest.MonkeyPatch) -> list[RunKey]:
                 key, [] if failed else [row(0, 0.0, 1), row(500, 6.0, 2)], "ended with code 1" if failed else None
             )
 
-    monkeypatch.setattr("revalued.compare.execution.execute", pretend)
+    monkeypatch.setattr("revalued.compare.runner.execute", pretend)
     return keys
 
 

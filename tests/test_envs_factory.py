@@ -63,7 +63,7 @@ def test_bins_reach_the_action_space() -> None:
 
 
 def test_every_name_belongs_to_one_kind() -> None:
-    names = [*ALL_TASKS, *task_names(), "gym:CartPole-v1", "metaworld:reach-v3", "custom:mine"]
+    names = [*ALL_TASKS, *task_names(), "gym:CartPole-v1", "metaworld:reach-v3", "problem:sepsis", "custom:mine"]
     assert [name for name in names if [kind.owns(name) for kind in KINDS].count(True) != 1] == []
     assert set(ALL_TASKS) - set(task_names()) == set(UNBOUNDED_TASKS) == {"lqr-lqr_2_1", "lqr-lqr_6_2"}
     assert [line.split()[0] for line in task_listing()] == [
@@ -71,6 +71,7 @@ def test_every_name_belongs_to_one_kind() -> None:
         "gym:ID",
         "metaworld:NAME",
         "pettingzoo:MODULE",
+        "problem:NAME",
     ]
 
 

@@ -296,6 +296,11 @@ def test_the_listing_names_every_problem() -> None:
     assert all(name in line for name in PROBLEMS)
 
 
+def test_every_package_is_in_the_lock_file() -> None:
+    lock = (Path(__file__).parents[1] / "requirements-problems.lock").read_text().lower().replace("-", "_")
+    assert [problem.package for problem in PROBLEMS.values() if f"{problem.package}==" not in lock] == []
+
+
 REAL = {
     "phones-small": ((4,) * 5, 35),
     "phones-medium": ((8,) * 15, 225),

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Literal
 
 from revalued.cli.parsing import parse
 from revalued.compare.contestants import CONTESTANTS, OURS, unfit
-from revalued.compare.plan import Budget, default_runs, tuned_runs, tuned_settings, tuning_runs
-from revalued.compare.result_table import RunKey
 from revalued.errors import UserError, unknown_name
 
 if TYPE_CHECKING:
-    from revalued.compare.result_table import ComparisonFolder, ComparisonProvenance
+    from rich.progress import TaskID
+
+    from revalued.compare.plan import Budget
+    from revalued.compare.result_table import RunKey
     from revalued.envs import Task
 
 
@@ -71,54 +72,31 @@ def compare(arguments: list[str]) -> int:
     _check(given)
     names = list(dict.fromkeys((*given.ours, *given.against)))
     from revalued.compare.execution import require_peers
+    from revalued.compare.plan import Budget
     from revalued.compare.result_table import ComparisonFolder, folder_name
+    from revalued.compare.runner import ComparisonRunner, Terms, make_provenance
+    from revalued.compare.tables import markdown_table, read_comparison
     from revalued.envs import TaskSpec, find_task, module_of, search_working_folder
+    from revalued.run.signals import noted_signals
 
-    if module_of(given.problem):
+    if module_of(given.problem):  # named by whoever works in this folder
         search_working_folder()
     task = find_task(TaskSpec(given.problem, given.bins))
-    has_bins = _has_bins(task)
-    for name in names:
-        reason = unfit(name, task.info.sizes, masked=task.info.masked, has_bins=has_bins)
-        if reason is not None:
-            raise UserError(f"{given.problem}: {reason}")
-    folder = ComparisonFolder(given.out / folder_name(given.problem))
+    _refuse_unfit(names, given.problem, task)
     budget = Budget(given.budget_minutes, given.env_steps, given.clock)
     if given.dry_run:
         _print_plan(names, given, budget)
         return 0
     peers = require_peers(names, given.peers, given.problem)
-    with folder.locked():
-        return _run_all(names, given, budget, folder, _provenance(names, given, task, peers))
-
-
-def _run_all(
-    names: Sequence[str],
-    given: CompareArguments,
-    budget: Budget,
-    folder: ComparisonFolder,
-    provenance: ComparisonProvenance,
-) -> int:
-    from revalued.compare.tables import markdown_table, read_comparison
-    from revalued.run.files import write_json
-    from revalued.run.signals import noted_signals
-
-    known = folder.provenance()
-    if known is not None:
-        _refuse_mixture(known, provenance, folder)
-        provenance["tuned"] = known["tuned"]
-        for part in ("settings", "versions"):  # of those who are not here this time, too
-            provenance[part] = {**known[part], **provenance[part]}
-    write_json(folder.path / "provenance.json", provenance)
-    with noted_signals(signal.SIGINT, signal.SIGTERM, say=False, second_one_kills=True) as received:
-        stop = lambda: bool(received)  # noqa: E731
-        failures = _carry_out(default_runs(names, given.seeds), given, budget, folder, stop)
-        if given.tune:
-            failures += _carry_out(tuning_runs(names), given, budget, folder, stop)
-            tuned = tuned_settings(names, folder.finished(), budget)
-            provenance["tuned"] = {**provenance["tuned"], **tuned}
-            write_json(folder.path / "provenance.json", provenance)
-            failures += _carry_out(tuned_runs(tuned, given.seeds), given, budget, folder, stop)
+    terms = Terms(given.problem, given.bins, budget, given.episodes, given.threads, given.workers)
+    folder = ComparisonFolder(given.out / folder_name(given.problem))
+    with (
+        folder.locked(),
+        _View(given.problem, quiet=given.quiet) as view,
+        noted_signals(signal.SIGINT, signal.SIGTERM, say=False, second_one_kills=True) as received,
+    ):
+        runner = ComparisonRunner(terms, folder, given.peers, given.jobs, view, lambda: bool(received))
+        failures = runner.run(names, given.seeds, make_provenance(names, terms, task, peers), tune=given.tune)
     if received:
         print("stopped; the same command goes on with what is missing", file=sys.stderr)
         return 128 + received[0]
@@ -130,44 +108,38 @@ def _run_all(
     return 1 if failures else 0
 
 
-def _carry_out(
-    runs: Sequence[RunKey],
-    given: CompareArguments,
-    budget: Budget,
-    folder: ComparisonFolder,
-    stop: Callable[[], bool],
-) -> list[str]:
-    """Carry out the runs that are not on disk yet; return what failed."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+class _View:
+    """A bar over the runs of a comparison."""
 
-    from revalued.compare.execution import execute
-    from revalued.compare.meter import RunOrder
+    def __init__(self, title: str, *, quiet: bool) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    finished = folder.finished()
-    missing = [key for key in runs if key not in finished]
-    failures: list[str] = []
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        self._bar = Progress(*columns, console=Console(stderr=True, quiet=quiet), disable=quiet)
+        self._title = title
+        self._shown: TaskID | None = None
 
-    def order(key: RunKey, out: str) -> RunOrder:
-        contestant = CONTESTANTS[key.contestant]
-        return RunOrder(
-            given.problem, given.bins, key.contestant, dict(contestant.settings[key.setting]), key.seed,
-            budget.seconds(key.share), budget.interactions(key.share), given.clock, given.episodes, 0,
-            given.threads, given.workers, contestant.is_continuous, out,
-        )  # fmt: skip
+    def __enter__(self) -> _View:
+        self._bar.start()
+        return self
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    console = Console(stderr=True, quiet=given.quiet)
-    with Progress(*columns, console=console, disable=given.quiet) as bar:
-        shown = bar.add_task(given.problem, total=len(runs), completed=len(runs) - len(missing))
-        begin = lambda key: bar.update(shown, description=f"{key.contestant}, {key.setting}, seed {key.seed}")  # noqa: E731
-        for ended in execute(missing, order, peers=given.peers, jobs=given.jobs, started=begin, stop=stop):
-            if ended.failure is None:
-                folder.add(ended.key, ended.rows)
-            else:
-                failures.append(f"{ended.key.contestant}, {ended.key.setting}, seed {ended.key.seed} {ended.failure}")
-            bar.advance(shown)
-    return failures
+    def __exit__(self, *error: object) -> None:
+        self._bar.stop()
+
+    def begin(self, total: int, completed: int) -> None:
+        """Show how many runs follow."""
+        self._shown = self._bar.add_task(self._title, total=total, completed=completed)
+
+    def started(self, key: RunKey) -> None:
+        """Show who runs."""
+        assert self._shown is not None
+        self._bar.update(self._shown, description=f"{key.contestant}, {key.setting}, seed {key.seed}")
+
+    def ended(self) -> None:
+        """Show that one more is done."""
+        assert self._shown is not None
+        self._bar.advance(self._shown)
 
 
 def _check(given: CompareArguments) -> None:
@@ -186,55 +158,23 @@ def _check(given: CompareArguments) -> None:
         raise UserError("the work of --workers is not on this core's clock: with them take --clock wall")
 
 
-def _has_bins(task: Task) -> bool:
+def _refuse_unfit(names: Sequence[str], problem: str, task: Task) -> None:
     from gymnasium import spaces
 
-    return task.info.spaces is not None and isinstance(task.info.spaces.own_action, spaces.Box)
-
-
-def _provenance(
-    names: Sequence[str], given: CompareArguments, task: Task, peers: dict[str, str]
-) -> ComparisonProvenance:
-    from revalued.compare.known import known_optimum
-    from revalued.run.provenance import machine, source_commit, versions
-
-    return {
-        "task": given.problem,
-        "bins": given.bins,
-        "budget_minutes": given.budget_minutes,
-        "env_steps": given.env_steps,
-        "clock": given.clock,
-        "episodes": given.episodes,
-        "threads": given.threads,
-        "workers": given.workers,
-        "optimum": known_optimum(task, given.problem, given.episodes),
-        "tuned": {},
-        "settings": {name: {label: dict(own) for label, own in CONTESTANTS[name].settings.items()} for name in names},
-        "versions": {**versions(), **{f"peers: {module}": version for module, version in peers.items()}},
-        "machine": machine(),
-        "commit": source_commit(),
-    }
-
-
-def _refuse_mixture(known: ComparisonProvenance, wanted: ComparisonProvenance, folder: ComparisonFolder) -> None:
-    from revalued.compare.result_table import FIXED
-
-    for name in FIXED:
-        before, now = (cast(dict[str, object], found)[name] for found in (known, wanted))
-        if before != now:
-            raise UserError(
-                f"{folder.path} holds runs with {name} = {before}, not {now}: choose another folder (--out)"
-            )
-    for name, settings in known["settings"].items():
-        if name in wanted["settings"] and settings != wanted["settings"][name]:
-            raise UserError(f"{folder.path} holds runs with other settings of {name}: choose another folder (--out)")
+    has_bins = task.info.spaces is not None and isinstance(task.info.spaces.own_action, spaces.Box)
+    for name in names:
+        reason = unfit(name, task.info.sizes, masked=task.info.masked, has_bins=has_bins)
+        if reason is not None:
+            raise UserError(f"{problem}: {reason}")
 
 
 def _print_plan(names: Sequence[str], given: CompareArguments, budget: Budget) -> None:
+    from revalued.compare.plan import RANDOM, default_runs, tuning_runs
+
     runs = default_runs(names, given.seeds)
     tuning = tuning_runs(names) if given.tune else []
     for key in (*runs, *tuning):
         print(f"{key.contestant}, {key.setting}, seed {key.seed}, {key.share:g} of the budget")
     if budget.minutes is not None:
-        learning = [key for key in (*runs, *tuning) if key.contestant != "random"]
+        learning = [key for key in (*runs, *tuning) if key.contestant != RANDOM]
         print(f"{sum(key.share for key in learning) * budget.minutes:.0f} minutes, test episodes not counted")

@@ -41,6 +41,7 @@ _PLAIN = {"algo": "decqn", "learning_rate": 3e-4, "normalise_observations": True
 _PPO: dict[str, Any] = {}
 _DQN: dict[str, Any] = {}
 _SAC: dict[str, Any] = {}
+# the example collects 16 steps at a time, which its present version rounds up to a whole step of its 20 environments
 _BDQ = {
     "common_hidden_sizes": [512, 256], "value_hidden_sizes": [128], "action_hidden_sizes": [128], "lr": 1e-4,
     "gamma": 0.99, "target_update_freq": 1000, "batch_size": 512, "buffer_size": 100_000, "training_num": 20,

@@ -131,7 +131,7 @@ def overview_table(comparisons: Mapping[str, Comparison], names: Sequence[str]) 
         }
         known = [mean for mean in means.values() if mean is not None]
         digits = _digits(known)
-        best = max(known, default=None)
+        best = max(known) if len(known) > 1 else None
         cells = [
             "–" if mean is None else f"**{mean:.{digits}f}**" if mean == best else f"{mean:.{digits}f}"
             for mean in means.values()

@@ -64,7 +64,7 @@ KINDS: list[Kind] = [
     Kind(
         pettingzoo.make_pettingzoo_env,
         prefix=PETTINGZOO,
-        listing="pettingzoo:MODULE  a parallel environment, all its agents as one, such as pettingzoo:rware.pettingzoo",
+        listing="pettingzoo:MODULE  many agents as one, such as pettingzoo:mpe2.simple_spread_v3",
         keeps_spaces=True,
     ),
     Kind(

@@ -79,8 +79,7 @@ def learn(order: RunOrder) -> None:
     if normalise:
         envs = vector.VecNormalize(envs, norm_obs=True, norm_reward=False)
     model = getattr(baselines, algorithm)("MlpPolicy", envs, seed=order.seed, device="cpu", verbose=0, **settings)
-    judged = order.make_env()
-    joint = Joint(judged) if algorithm == "DQN" else None
+    joint = Joint(order.make_env()) if algorithm == "DQN" else None  # never stepped, only asked what a number means
     meter = Meter(order)
 
     def act(observation: NDArray[np.float32], mask: NDArray[np.bool_] | None) -> Any:
@@ -103,7 +102,6 @@ def learn(order: RunOrder) -> None:
             break
     meter.close()
     envs.close()
-    judged.close()
 
 
 if __name__ == "__main__":
