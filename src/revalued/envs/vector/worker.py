@@ -120,7 +120,9 @@ def _end_with_parent(life: int) -> None:
         fcntl.fcntl(life, fcntl.F_SETOWN, os.getpid())
         fcntl.fcntl(life, fcntl.F_SETSIG, signal.SIGTRAP)
         fcntl.fcntl(life, fcntl.F_SETFL, fcntl.fcntl(life, fcntl.F_GETFL) | os.O_ASYNC)
-    if select.select([life], [], [], 0)[0]:  # it has ended already
+    has_ended = select.poll()
+    has_ended.register(life, select.POLLIN)
+    if has_ended.poll(0):  # before anybody watched
         sys.exit(1)
 
 
