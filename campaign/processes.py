@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
+from revalued.run.signals import end_at_once
+
 _IMPORTED_BEFOREHAND = (
     "revalued.cli.train", "revalued.cli.evaluate", "revalued.cli.inspect", "revalued.cli.export", "revalued.cli.report",
     "revalued.cli.reproduce", "revalued.run.start", "revalued.export", "revalued.report.inspection.page",
@@ -39,6 +41,10 @@ class Child:
     def __init__(self, work: Callable[[], int], folder: Path, name: str = "command") -> None:
         self._output, self._errors = folder / f".{name}.out", folder / f".{name}.err"
         self._code: int | None = None
+        for path in (self._output, self._errors):
+            path.write_bytes(b"")
+        interrupts = {signal.SIGINT, signal.SIGTERM}  # not before it is as far as a command is at its first line
+        signal.pthread_sigmask(signal.SIG_BLOCK, interrupts)
         self.pid = os.fork()
         if self.pid == 0:
             code = 70
@@ -46,6 +52,8 @@ class Child:
                 os.setsid()
                 _redirect(self._output, self._errors)
                 os.chdir(folder)
+                end_at_once()
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, interrupts)
                 code = work()
             except SystemExit as ending:
                 code = ending.code if isinstance(ending.code, int) else 1
@@ -56,6 +64,7 @@ class Child:
                 sys.stdout.flush()
                 sys.stderr.flush()
                 os._exit(code)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, interrupts)
 
     def is_running(self) -> bool:
         """Tell whether it has not ended yet."""

@@ -49,12 +49,12 @@ def judge(ended: Ended, attempt: str, folder: Path) -> Result:
         verdict = Verdict.CODE_RUN
     elif ended.was_hanging:
         verdict = Verdict.HANG
-    elif ended.code < 0:
-        verdict = Verdict.CRASH
     elif "Traceback (most recent call last)" in errors:
         verdict = Verdict.TRACEBACK
     elif ended.left_behind:
         verdict = Verdict.ORPHANS
+    elif ended.code < 0:
+        verdict = Verdict.CRASH
     elif ended.code == 0:
         verdict = Verdict.WORKED
     else:

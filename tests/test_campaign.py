@@ -25,6 +25,7 @@ def test_nothing_breaks(seed: int, attempts: int) -> None:
     done = campaign("--seed", str(seed), "--attempts", str(attempts), "--minutes", "9")
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.search(rf"^{attempts} passed, 0 failed$", done.stdout, re.MULTILINE), done.stdout
+    assert done.stdout.endswith(f"the next ones: --seed {seed} --start {attempts}\n")
 
 
 def test_a_fault_would_be_seen(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import resource
 import signal
 import subprocess
 import sys
@@ -110,6 +112,17 @@ def test_a_thread_that_ends_does_not_end_the_workers_it_started() -> None:
     with made[0] as lanes:
         time.sleep(0.3)
         lanes.reset()
+
+
+@pytest.mark.skipif(resource.getrlimit(resource.RLIMIT_NOFILE)[0] < 1300, reason="so many files cannot be open here")
+def test_workers_of_a_process_with_many_open_files_start() -> None:
+    files = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]  # beyond what select() can take
+    try:
+        with lanes_from(TASK, range(2), 1, 0) as lanes:
+            lanes.reset()
+    finally:
+        for file in files:
+            os.close(file)
 
 
 def test_workers_import_nothing_from_the_folder_they_start_in(tmp_path: Path) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
-
 from revalued.run.signals import end_at_once, is_command
 
 if is_command():
-    end_at_once()  # the next line takes half a second
+    end_at_once()  # the next lines take half a second
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from revalued.envs.registration import register_tasks
 

@@ -7,7 +7,6 @@ import fcntl
 import mmap
 import os
 import pickle
-import select
 import signal
 import sys
 import threading
@@ -117,11 +116,9 @@ def _end_with_parent(life: int) -> None:
         c = ctypes.CDLL(None)
         c.signal.argtypes = (ctypes.c_int, ctypes.c_void_p)
         c.signal(signal.SIGTRAP, ctypes.cast(c.alarm, ctypes.c_void_p))
-        fcntl.fcntl(life, fcntl.F_SETOWN, os.getpid())
         fcntl.fcntl(life, fcntl.F_SETSIG, signal.SIGTRAP)
-        fcntl.fcntl(life, fcntl.F_SETFL, fcntl.fcntl(life, fcntl.F_GETFL) | os.O_ASYNC)
-    if select.select([life], [], [], 0)[0]:  # it has ended already
-        sys.exit(1)
+    else:
+        signal.signal(signal.SIGIO, signal.SIG_IGN)
 
 
 def _watch(life: int) -> None:

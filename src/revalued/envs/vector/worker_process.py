@@ -14,9 +14,21 @@ from multiprocessing.connection import Pipe
 
 _PATIENCE_SECONDS = 5.0
 """How long a worker may take to notice that its pipe is closed before it is ended by force."""
-# Modules are found where this process finds them, and `sys` is built in: nothing is imported from the folder a worker
-# starts in. Nor is the program that starts it, which may import torch (seconds, and hundreds of megabytes each).
-_PROGRAM = "import sys; sys.path[:] = {0!r}; from revalued.envs.vector.worker import main; main({1}, {2}, {3})"
+# Until it has imported what it needs, a worker ends with its parent at once: the kernel sends SIGIO when the pipe ends.
+# Modules are found where this process finds them, not in the folder a worker starts in (-P). The program that starts it
+# is not imported: that may take torch, seconds, and hundreds of megabytes each.
+_PROGRAM = """
+import fcntl, os, select, sys
+pipe, life, memory = {handles}
+fcntl.fcntl(life, fcntl.F_SETOWN, os.getpid())
+fcntl.fcntl(life, fcntl.F_SETFL, fcntl.fcntl(life, fcntl.F_GETFL) | os.O_ASYNC)
+has_ended = select.poll()
+has_ended.register(life, select.POLLIN)
+if not has_ended.poll(0):
+    sys.path[:] = {path!r}
+    from revalued.envs.vector.worker import main
+    main(pipe, life, memory)
+"""
 
 
 class SharedMemory:
@@ -48,7 +60,7 @@ class WorkerProcess:
         handles = (theirs.fileno(), their_life, memory.descriptor)
         path = [folder or os.getcwd() for folder in sys.path]
         flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
-        command = [sys.executable, *flags, "-c", _PROGRAM.format(path, *handles), name]
+        command = [sys.executable, *flags, "-P", "-c", _PROGRAM.format(handles=handles, path=path), name]
         try:
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=handles)
         except BaseException:
