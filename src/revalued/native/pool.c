@@ -30,12 +30,12 @@ static struct {
     pthread_mutex_t lock; /* of whoever has work for the helpers: one at a time */
     int helpers;
     Job job;
-    _Atomic uint32_t number; /* of the job */
+    _Atomic uint32_t number; /* of the job, never 0: that is what chains have in between */
     _Atomic int unfinished;  /* chains */
     _Atomic uint32_t events; /* something may have become possible: what those who wait look at */
     _Atomic int asleep, delay;
     Chain chains[MOST_CHAINS];
-} pool = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} pool = {.lock = PTHREAD_MUTEX_INITIALIZER, .number = 1};
 
 static int parts_of(int chain)
 {
@@ -168,7 +168,7 @@ static void start_helpers(int wanted)
 
 static void run_with_helpers(const Job *job)
 {
-    uint32_t number = atomic_load(&pool.number) + 1;
+    uint32_t last = atomic_load(&pool.number), number = last == UINT32_MAX ? 1 : last + 1;
     pool.job = *job;
     start_helpers(job->threads - 1);
     atomic_store(&pool.unfinished, job->chains);
