@@ -9,7 +9,8 @@ import numpy.typing as npt
 import pytest
 
 from learner_twin import NEEDS_NATIVE
-from revalued.native import sum_tree
+from revalued.native import rows, sum_tree
+from revalued.native.rows import NativeRows, native_rows
 from revalued.native.sum_tree import NativeTree, native_tree
 from revalued.replay import Replay
 from revalued.replay.sum_tree import SumTree
@@ -28,7 +29,7 @@ def test_trees_are_equal_to_the_bit_after_random_operations(size: int) -> None:
         for tree in (ours, numpys):
             tree.set(indices, values)
             tree.set(indices[::-1], values + 1e-6, only_positive=True)
-        for mine, theirs in zip(ours._levels, numpys._levels, strict=True):
+        for mine, theirs in zip(ours.levels, numpys.levels, strict=True):
             assert mine.tobytes() == theirs.tobytes()
         assert ours.total == numpys.total
         if ours.total > 0:
@@ -79,10 +80,13 @@ def test_only_positive_leaves_are_renewed() -> None:
         assert tree.total == 5 + 9 + 2 * 4998
 
 
-def test_a_replay_is_given_the_tree_in_c_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_replay_is_given_what_is_there_in_c(monkeypatch: pytest.MonkeyPatch) -> None:
     assert native_tree() is NativeTree
-    monkeypatch.setattr(sum_tree, "why_missing", lambda: "there is no compiler")
+    assert native_rows() is NativeRows
+    for module in (sum_tree, rows):
+        monkeypatch.setattr(module, "why_missing", lambda: "there is no compiler")
     assert native_tree() is None
+    assert native_rows() is None
 
 
 def test_nothing_is_found_among_zeros() -> None:
@@ -104,7 +108,7 @@ SETTINGS: dict[str, Any] = {
 def twins(**changes: Any) -> tuple[Replay, Replay]:
     """Return a replay that C works for, and one of the same settings that it does not."""
     settings = {**SETTINGS, **changes}
-    return Replay(**settings, faster_tree=NativeTree), Replay(**settings)
+    return Replay(**settings, faster_tree=NativeTree, faster_rows=NativeRows), Replay(**settings)
 
 
 def assert_equal(ours: Replay, numpys: Replay) -> None:
@@ -183,6 +187,27 @@ def test_replays_are_equal_to_the_bit_all_around_the_ring(
         if step == 70:
             feed.begin()
         assert_equal(ours, numpys)
+
+
+def test_c_takes_the_usual_steps_and_leaves_the_others_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, numpys = twins()
+    faster, taken = ours._faster, []
+    assert isinstance(faster, NativeRows)
+    append = faster.append
+
+    def watched(*arguments: Any) -> int | None:
+        overwritten = append(*arguments)
+        taken.append(overwritten is not None)
+        return overwritten
+
+    monkeypatch.setattr(faster, "append", watched)
+    feed = Feed(ours, numpys, max_choices=3, mask_size=0, seed=0)
+    nothing, in_lane_1 = np.zeros((2, 3), np.bool_), np.array([False, True, False])
+    feed.begin()
+    for ended in (*[nothing] * 4, np.array([in_lane_1, ~in_lane_1]), *[nothing] * 3):
+        feed.append(ended)
+    assert taken == [False, False, True, True, False, False, False, True]  # a window of 3 - 1 waiting steps fills first
+    assert_equal(ours, numpys)
 
 
 @pytest.mark.parametrize("lanes", [None, [0, 2]])

@@ -22,11 +22,20 @@ from revalued.native.acting import NativeCritics
 from revalued.native.library import load
 
 pytestmark = NEEDS_NATIVE
-CRITICS = (1, 3, 10)
 EVEN: dict[str, Any] = {"hidden_size": 64, "batch_size": 256}
 # nothing fills a cache line, blocks of rows and parts of a critic do not divide, layers are not merged
 ODD: dict[str, Any] = {"hidden_size": 37, "batch_size": 259, "observation_size": 300, "weight_decay": 0.01}
 MANY_PARTS: dict[str, Any] = {"hidden_size": 33, "batch_size": 700, "observation_size": MANY_OBSERVATIONS}
+
+
+KINDS = {"even": EVEN, "odd": ODD, "many parts": MANY_PARTS}
+CASES = [
+    *((name, critics, kind) for name in FAMILY for critics, kind in ((1, "odd"), (3, "many parts"), (10, "even"))),
+    *(
+        ("revalued", critics, kind)
+        for critics, kind in ((1, "even"), (3, "odd"), (3, "even"), (10, "odd"), (5, "even"))
+    ),
+]
 
 
 @pytest.fixture(autouse=True)
@@ -52,14 +61,12 @@ def bits(learner: Learner, told: bytes) -> dict[str, bytes]:
     return {"told": told} | {name: tensor.numpy().tobytes() for name, tensor in learner.tensors().items()}
 
 
-@pytest.mark.parametrize("critics", CRITICS)
-@pytest.mark.parametrize("options", [EVEN, ODD, MANY_PARTS], ids=["even", "odd", "many parts"])
-@pytest.mark.parametrize("name", FAMILY)
-def test_any_number_of_threads_gives_the_same_bits(name: str, options: dict[str, Any], critics: int) -> None:
-    expected = bits(*learn(name, critics, 1, **options))
+@pytest.mark.parametrize(("name", "critics", "kind"), CASES)
+def test_any_number_of_threads_gives_the_same_bits(name: str, critics: int, kind: str) -> None:
+    expected = bits(*learn(name, critics, 1, **KINDS[kind]))
     for threads, delay in ((2, 0), (3, 200), (8, 200)):
         load().functions.revalued_delay_helpers(delay)
-        assert bits(*learn(name, critics, threads, **options)) == expected, f"{threads} threads"
+        assert bits(*learn(name, critics, threads, **KINDS[kind])) == expected, f"{threads} threads"
 
 
 def test_helpers_do_take_part() -> None:

@@ -15,7 +15,7 @@ SIZES = [1, 7, 4096, 4097, 10_000, 65_536, 65_537, 1_048_577]
 
 
 def test_the_sizes_cover_trees_of_one_to_four_levels() -> None:
-    assert [len(SumTree(size)._levels) for size in SIZES] == [1, 1, 1, 2, 2, 2, 3, 4]
+    assert [len(SumTree(size).levels) for size in SIZES] == [1, 1, 1, 2, 2, 2, 3, 4]
 
 
 def naive_find(leaves: list[float], prefix_sum: float) -> int:
@@ -80,7 +80,7 @@ def test_rebuilt_from_its_leaves_it_is_the_same_bit_for_bit(size: int) -> None:
         tree.set(rng.integers(0, size, count), 10.0 ** rng.uniform(-6, 6, count) * (rng.random(count) < 0.8))
     rebuilt = SumTree(size)
     rebuilt.set(np.arange(size), tree.leaves)
-    assert [level.tobytes() for level in tree._levels] == [level.tobytes() for level in rebuilt._levels]
+    assert [level.tobytes() for level in tree.levels] == [level.tobytes() for level in rebuilt.levels]
     assert tree.total == pytest.approx(math.fsum(tree.leaves.tolist()), rel=1e-13)
     tree.set(np.arange(size), np.zeros(size))
     assert tree.total == 0.0

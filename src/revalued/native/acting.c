@@ -104,6 +104,6 @@ int revalued_outputs(const Critics *c, const float *observations, const int64_t 
         groups++;
     int threads = (double)groups * c->hidden * c->hidden < WEIGHTS_FOR_ONE ? 1 : c->threads;
     Question question = {c, observations, critics, rows, out};
-    run_job(&(Job){answer, &question, c->set_product_threads, threads, 0, groups, groups, 1, 1});
+    run_job(&(Job){answer, &question, c->set_product_threads, threads, groups, groups, 1, 1});
     return 0;
 }

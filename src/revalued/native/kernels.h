@@ -4,13 +4,12 @@
    loss is that of `revalued.algorithms.loss`; read those first. What differs is the order: a thread carries a critic
    (or, where there are few, a part of its rows) through a whole pass, a few rows at a time, so that element-wise work
    finds its numbers in the core's cache and threads meet a few times in an update instead of a hundred times. Matrix
-   products are left to the BLAS library that PyTorch brings along. How the work is cut depends on the sizes alone, so
-   the number of threads changes no bit.
+   products are left to the BLAS library that PyTorch brings along. The number of threads changes no bit.
 
    update.c   the update as a whole, and Adam      folding.c   layers multiplied together
    passes.c   forward and backward pass            acting.c    outputs for choosing actions
    loss.c     the loss and its gradient            sum_tree.c  the replay's priorities
-   pool.c     threads that share the work
+   pool.c     threads that share the work          rows.c      the replay's usual step
 
    Letters are those of the package: K critics, B rows of the batch, D inputs (observations and a one), H hidden units,
    O outputs of the head, N dimensions of A choices; P parts of a critic, T threads. Matrices are stored by rows. Python
@@ -21,6 +20,13 @@
 
 #include <stddef.h>
 #include <stdint.h>
+
+/* As NumPy rounds: products before they are added, and 0 + -0 is 0. */
+#if defined(__GNUC__) && !defined(__clang__)
+#define ROUND_AS_NUMPY _Pragma("GCC optimize(\"fp-contract=off\", \"signed-zeros\")")
+#else
+#define ROUND_AS_NUMPY
+#endif
 
 /* Compiled for several generations of CPUs; the loader takes the best one that the machine can run. */
 #if defined(__x86_64__) && __GNUC__ >= 12 && !defined(__clang__)
@@ -154,6 +160,21 @@ typedef struct {
     double *running;         /* [top_width + 1]: sums of the top's first nodes */
 } Tree;
 
+/* The arrays of a replay, and those of a step of some of its lanes. Numbers whose type depends on how large they get come
+   with their size in bytes. */
+typedef struct {
+    int64_t positions, lanes, max_choices;
+    int observation_size, dimensions, n_step, action_bytes, next_row_bytes;
+    float *observations, *returns, *discounts;        /* [rows, observation_size], [rows], [rows] */
+    void *actions, *next_rows;                        /* [rows, dimensions], [rows] */
+    int64_t *heads, *pending, *changed;               /* [lanes]; [2 lanes]: rows whose leaves a step changes */
+    double *pending_returns, *leaves;                 /* [n_step, lanes], [2 lanes] */
+    const double *discount_powers, *step_rewards;     /* [n_step + 1], [lanes] */
+    const int64_t *step_lanes, *step_actions;         /* [lanes], [lanes, dimensions] */
+    const float *step_observations;                   /* [lanes, observation_size] */
+    const uint8_t *ended;                             /* [2, lanes]: terminated, truncated */
+} Rows;
+
 /* Who does which part of a chain, and where: the thread's own memory, and that of the chain's first thread. */
 typedef struct {
     int slot, place, part, parts;
@@ -164,7 +185,7 @@ typedef struct {
     void (*work)(const void *context, int chain, int stage, Place at);
     const void *context;
     SetThreads *set_product_threads;
-    int threads, first, chains, whole, parts, stages; /* chains from `first` on; those before `whole` have one part */
+    int threads, chains, whole, parts, stages; /* chains before `whole` have one part */
 } Job;
 
 /* The size of a place: all are aligned alike, for products and sums round accordingly. */
@@ -194,6 +215,9 @@ static inline void product(Sgemm *sgemm, char left_form, char right_form, int ro
 
 /* pool.c */
 void run_job(const Job *job);
+
+/* sum_tree.c */
+int revalued_tree_set(const Tree *t, const int64_t *indices, const double *values, int count, int only_positive);
 
 /* folding.c */
 void fold_critic(const Update *u, const Parameters *p, const Folding *f, int critic, Place at);

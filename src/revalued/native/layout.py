@@ -146,6 +146,18 @@ class TreeC(_StructureC):
     ]
 
 
+class RowsC(_StructureC):
+    """`Rows`."""
+
+    _fields_ = [
+        *_fields(c_int64, "positions", "lanes", "max_choices"),
+        *_fields(c_int, "observation_size", "dimensions", "n_step", "action_bytes", "next_row_bytes"),
+        *_pointers("observations", "returns", "discounts", "actions", "next_rows", "heads", "pending", "changed"),
+        *_pointers("pending_returns", "leaves", "discount_powers", "step_rewards"),
+        *_pointers("step_lanes", "step_actions", "step_observations", "ended"),
+    ]
+
+
 STRUCTURES = _StructureC.__subclasses__()
 """All structures of `kernels.h`; there, their names end without the C."""
 

@@ -12,6 +12,7 @@ static const struct {
 } structures[] = {
     STRUCTURE(Parameters), STRUCTURE(Folding), STRUCTURE(Kept), STRUCTURE(Scratch), STRUCTURE(Backward),
     STRUCTURE(Update), STRUCTURE(Loss), STRUCTURE(Step), STRUCTURE(Critics), STRUCTURE(Layers), STRUCTURE(Tree),
+    STRUCTURE(Rows),
 };
 
 /* The number of bytes of a structure; 0 for one that there is not. */

@@ -57,7 +57,8 @@ def _load() -> Library | str:
     functions.revalued_outputs.argtypes = [pointer, pointer, pointer, ctypes.c_int, pointer]
     functions.revalued_tree_set.argtypes = [pointer, pointer, pointer, ctypes.c_int, ctypes.c_int]
     functions.revalued_tree_find.argtypes = [pointer, pointer, ctypes.c_int, ctypes.c_int, pointer]
-    for name in ("update", "outputs", "tree_set", "tree_find"):
+    functions.revalued_append.argtypes = [pointer, pointer, ctypes.c_int, ctypes.c_double]
+    for name in ("update", "outputs", "tree_set", "tree_find", "append"):
         getattr(functions, f"revalued_{name}").restype = ctypes.c_int
     return Library(functions, sgemm, set_threads and ctypes.cast(set_threads, ctypes.c_void_p).value)
 

@@ -30,12 +30,12 @@ static struct {
     pthread_mutex_t lock; /* of whoever has work for the helpers: one at a time */
     int helpers;
     Job job;
-    _Atomic uint32_t number; /* of the job */
+    _Atomic uint32_t number; /* of the job, never 0: that is what chains have in between */
     _Atomic int unfinished;  /* chains */
     _Atomic uint32_t events; /* something may have become possible: what those who wait look at */
     _Atomic int asleep, delay;
     Chain chains[MOST_CHAINS];
-} pool = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} pool = {.lock = PTHREAD_MUTEX_INITIALIZER, .number = 1};
 
 static int parts_of(int chain)
 {
@@ -60,13 +60,8 @@ static void announce(void)
 static void wait_for_event(uint32_t seen)
 {
     for (int64_t until = now() + SPIN_NANOSECONDS; now() < until;)
-        for (int i = 0; i < 16; i++) {
-            if (atomic_load(&pool.events) != seen)
-                return;
-#if defined(__x86_64__)
-            __builtin_ia32_pause();
-#endif
-        }
+        if (atomic_load(&pool.events) != seen)
+            return;
     atomic_fetch_add(&pool.asleep, 1);
     syscall(SYS_futex, &pool.events, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
     atomic_fetch_sub(&pool.asleep, 1);
@@ -78,11 +73,12 @@ void revalued_delay_helpers(int microseconds)
     atomic_store(&pool.delay, microseconds);
 }
 
-static void perhaps_sleep(int slot, unsigned *random)
+static void perhaps_sleep(int slot)
 {
+    static _Thread_local unsigned random;
     int delay = atomic_load(&pool.delay);
-    if (slot > 0 && delay > 0 && rand_r(random) % 3 == 0)
-        usleep(rand_r(random) % delay);
+    if (slot > 0 && delay > 0 && rand_r(&random) % 3 == 0)
+        usleep(rand_r(&random) % delay);
 }
 
 /* Claim the next part of a chain if its stage is open: returns its number, or −1. A chain that nobody has begun is
@@ -106,7 +102,7 @@ static int claim(int chain, uint32_t number, int slot, int begins, int *place)
 
 /* Do parts of the job until there is none left to claim: of the own chain if possible, for its numbers are in the
    cache; else of one that nobody has begun; else of any. A thread has one place, so it begins one chain at a time. */
-static void take_part(uint32_t number, int slot, unsigned *random)
+static void take_part(uint32_t number, int slot)
 {
     for (int own = -1, chain, part, place;;) {
         part = own < 0 ? -1 : claim(chain = own, number, slot, 0, &place);
@@ -118,9 +114,9 @@ static void take_part(uint32_t number, int slot, unsigned *random)
         if (part < 0)
             return;
         int stages = pool.job.stages, parts = parts_of(chain);
-        perhaps_sleep(slot, random);
-        pool.job.work(pool.job.context, pool.job.first + chain, part / parts, (Place){slot, place, part % parts, parts});
-        perhaps_sleep(slot, random);
+        perhaps_sleep(slot);
+        pool.job.work(pool.job.context, chain, part / parts, (Place){slot, place, part % parts, parts});
+        perhaps_sleep(slot);
         /* from here on the job may be over, and another one in its place */
         int done = atomic_fetch_add(&pool.chains[chain].done, 1) + 1;
         int is_last = done == stages * parts && atomic_fetch_sub(&pool.unfinished, 1) == 1;
@@ -132,13 +128,12 @@ static void take_part(uint32_t number, int slot, unsigned *random)
 static void *help(void *argument)
 {
     int slot = (int)(intptr_t)argument;
-    unsigned random = slot;
     if (pool.job.set_product_threads)
         pool.job.set_product_threads(1);
     for (;;) {
         uint32_t seen = atomic_load(&pool.events), number = atomic_load(&pool.number);
         if (slot < pool.job.threads)
-            take_part(number, slot, &random);
+            take_part(number, slot);
         wait_for_event(seen);
     }
     return NULL;
@@ -158,6 +153,8 @@ static void start_helpers(int wanted)
     static int is_prepared = 0;
     sigset_t all, before;
     pthread_t thread;
+    if (pool.helpers >= wanted)
+        return;
     if (!is_prepared)
         is_prepared = pthread_atfork(NULL, NULL, forget_helpers) == 0;
     sigfillset(&all);
@@ -171,38 +168,32 @@ static void start_helpers(int wanted)
 
 static void run_with_helpers(const Job *job)
 {
-    unsigned random = 0;
+    uint32_t last = atomic_load(&pool.number), number = last == UINT32_MAX ? 1 : last + 1;
     pool.job = *job;
-    if (pool.helpers < job->threads - 1)
-        start_helpers(job->threads - 1);
-    for (; pool.job.first < job->chains; pool.job.first += MOST_CHAINS) {
-        int left = job->chains - pool.job.first;
-        uint32_t number = atomic_load(&pool.number) + 1;
-        pool.job.chains = left < MOST_CHAINS ? left : MOST_CHAINS;
-        pool.job.whole = job->whole - pool.job.first;
-        atomic_store(&pool.unfinished, pool.job.chains);
-        for (int i = 0; i < pool.job.chains; i++) {
-            atomic_store(&pool.chains[i].done, 0);
-            atomic_store(&pool.chains[i].claims, (uint64_t)number << 32);
-        }
-        atomic_store(&pool.number, number);
-        announce();
-        while (atomic_load(&pool.unfinished) > 0) {
-            uint32_t seen = atomic_load(&pool.events);
-            take_part(number, 0, &random);
-            if (atomic_load(&pool.unfinished) > 0)
-                wait_for_event(seen);
-        }
-        for (int i = 0; i < pool.job.chains; i++) /* before the next job is written where late helpers may look */
-            atomic_store(&pool.chains[i].claims, 0);
+    start_helpers(job->threads - 1);
+    atomic_store(&pool.unfinished, job->chains);
+    for (int i = 0; i < job->chains; i++) {
+        atomic_store(&pool.chains[i].done, 0);
+        atomic_store(&pool.chains[i].claims, (uint64_t)number << 32);
     }
+    atomic_store(&pool.number, number);
+    announce();
+    while (atomic_load(&pool.unfinished) > 0) {
+        uint32_t seen = atomic_load(&pool.events);
+        take_part(number, 0);
+        if (atomic_load(&pool.unfinished) > 0)
+            wait_for_event(seen);
+    }
+    for (int i = 0; i < job->chains; i++) /* before the next job is written where late helpers may look */
+        atomic_store(&pool.chains[i].claims, 0);
 }
 
 /* Carry out a job, with the helpers unless somebody else has them at the moment. */
 void run_job(const Job *job)
 {
     int before = job->set_product_threads ? job->set_product_threads(1) : 0;
-    if (job->threads > 1 && job->set_product_threads && pthread_mutex_trylock(&pool.lock) == 0) {
+    int is_shared = job->threads > 1 && job->chains <= MOST_CHAINS && job->set_product_threads;
+    if (is_shared && pthread_mutex_trylock(&pool.lock) == 0) {
         run_with_helpers(job);
         pthread_mutex_unlock(&pool.lock);
     } else

@@ -6,10 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-/* As NumPy rounds: products before they are added, and 0 + -0 is 0. */
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC optimize("fp-contract=off", "signed-zeros")
-#endif
+ROUND_AS_NUMPY
 
 enum { FAN_OUT = 16, DOUBLES_PER_LINE = 8 };
 

@@ -33,6 +33,11 @@ class NativeTree:
             running=array_address(self._running, np.float64),
         )
 
+    @property
+    def address(self) -> int:
+        """Where C finds the tree."""
+        return addressof(self._tree)
+
     def set(self, indices: NDArray[np.int64], values: NDArray[np.float64], *, only_positive: bool) -> bool:
         """Write leaves and all sums above them, as `FasterTree` says."""
         indices, values = np.ascontiguousarray(indices, np.int64), np.ascontiguousarray(values)

@@ -120,20 +120,20 @@ static void learn(const void *context, int critic, int stage, Place at)
 static void for_critics(void work(const void *, int, int, Place), const Task *task, int stages)
 {
     const Update *u = task->u;
-    run_job(&(Job){work, task, u->set_product_threads, u->threads, 0, u->critics, u->whole, u->parts, stages});
+    run_job(&(Job){work, task, u->set_product_threads, u->threads, u->critics, u->whole, u->parts, stages});
 }
 
 /* What depends on parameters alone. An update leaves it behind for the next one, and for choosing actions; it has to be
    called where parameters come from elsewhere. */
 void revalued_fold(const Update *u)
 {
-    for_critics(fold, &(Task){u}, 1);
+    for_critics(fold, &(Task){u, NULL, NULL}, 1);
 }
 
 /* The first half of an update whose loss is computed elsewhere: all outputs, and what the second half needs. */
 void revalued_predict(const Update *u)
 {
-    for_critics(predict, &(Task){u}, 1);
+    for_critics(predict, &(Task){u, NULL, NULL}, 1);
 }
 
 /* The second half, from the output gradients. */
@@ -175,7 +175,7 @@ int revalued_update(const Update *u, const Loss *l, const Step *step)
     if (wrong)
         return wrong;
     for_critics(predict, &task, 1);
-    run_job(&(Job){set_targets, &task, u->set_product_threads, u->threads, 0, 1, 0, u->rows / ROWS_OF_TARGETS + 1, 1});
+    run_job(&(Job){set_targets, &task, u->set_product_threads, u->threads, 1, 0, u->rows / ROWS_OF_TARGETS + 1, 1});
     if (!all_finite(l->targets, u->rows))
         return -1;
     for_critics(learn, &task, LEARNING_STAGES);

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from revalued.replay.batch import Batch, read_batch
 from revalued.replay.checks import check_fit, check_range, checked, checked_lanes, smallest_and_largest
+from revalued.replay.faster_rows import MakeFasterRows
 from revalued.replay.masks import MaskStore
 from revalued.replay.memory import zeros_together
 from revalued.replay.n_step import NStepWindow
@@ -34,7 +35,7 @@ class Replay:
 
     `capacity` counts rows over all lanes, rounded up to a multiple of `num_lanes`; actions are below `max_choices`;
     `mask_size` booleans per observation tell which choices are legal there, 0 in a task without masks. `faster_tree`
-    draws faster than NumPy, and the same.
+    draws faster than NumPy, `faster_rows` stores faster, and both the same.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class Replay:
         priority_exponent: float = 0.6,
         importance_exponent: float = 0.2,
         faster_tree: MakeFasterTree | None = None,
+        faster_rows: MakeFasterRows | None = None,
     ) -> None:
         counts = {"num_lanes": num_lanes, "observation_size": observation_size, "num_dimensions": num_dimensions}
         for name, count in {**counts, "n_step": n_step, "max_choices": max_choices}.items():
@@ -94,6 +96,10 @@ class Replay:
         self._heads = np.full(num_lanes, -1, np.int64)
         self._window = NStepWindow(n_step=n_step, discount=self._discount, num_lanes=num_lanes)
         self._all_lanes = np.arange(num_lanes)
+        self._faster = None
+        if faster_rows is not None:
+            arrays = {**self._row_arrays, **self._small_arrays(), "discount_powers": self._window.discount_powers}
+            self._faster = faster_rows(arrays, self._priorities.tree.levels, num_rows, max_choices)
 
     def __len__(self) -> int:
         """How many transitions can be sampled now."""
@@ -160,6 +166,13 @@ class Replay:
         reset_observations = checked("reset_observations", reset_observations, by_observation)
         next_masks = self._masks.checked("next_masks", next_masks, len(lane))
         reset_masks = self._masks.checked("reset_masks", reset_masks, len(lane))
+        if self._faster is not None:  # nearly every step is one that it takes
+            step = (actions, rewards, terminated, truncated, next_observations, self._priorities.new_leaf)
+            if (overwritten := self._faster.append(lane, *step)) is not None:
+                self._priorities.num_live += len(lane) - overwritten
+                if next_masks is not None:
+                    self._masks.write(self._rows(self._heads[lane], lane), next_masks)
+                return
         smallest, largest = smallest_and_largest(actions)
         if smallest < 0 or largest >= self._max_choices:
             raise ValueError(f"actions must lie in [0, {self._max_choices}), got {smallest} to {largest}")

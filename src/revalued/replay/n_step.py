@@ -29,8 +29,8 @@ class NStepWindow:
         self.num_pending = np.zeros(num_lanes, np.int64)
         self.returns = np.zeros((n_step, num_lanes))
         self._ages = np.arange(n_step)[:, None]
-        self._discount_powers: npt.NDArray[np.float64] = np.float64(discount) ** np.arange(n_step + 1)
-        self._reward_factors = self._discount_powers[:-1, None]
+        self.discount_powers: npt.NDArray[np.float64] = np.float64(discount) ** np.arange(n_step + 1)
+        self._reward_factors = self.discount_powers[:-1, None]
 
     def clear(self, lanes: npt.NDArray[np.int64]) -> None:
         """Forget the waiting steps of these lanes."""
@@ -53,7 +53,7 @@ class NStepWindow:
         num_pending = self.num_pending[lanes] + 1
         if min(num_pending.tolist()) > last_age and True not in ended.tolist():
             # As nearly always: each lane's oldest step, and no other, is complete.
-            return CompleteSteps(slice(None), last_age, returns[-1], self._discount_powers.item(-1))
+            return CompleteSteps(slice(None), last_age, returns[-1], self.discount_powers.item(-1))
         # Ages of num_pending and beyond are leftovers of an earlier episode.
         ages, columns = ((self._ages < num_pending) & (ended | (self._ages == last_age))).nonzero()
         self.num_pending[lanes] = np.where(ended, 0, np.minimum(num_pending, last_age))
@@ -61,5 +61,5 @@ class NStepWindow:
             columns=columns,
             ages=ages,
             returns=returns[ages, columns],
-            discounts=np.where(terminated[columns], 0.0, self._discount_powers[ages + 1]),
+            discounts=np.where(terminated[columns], 0.0, self.discount_powers[ages + 1]),
         )

@@ -54,11 +54,11 @@ class SumTree:
             shapes.append((width, FAN_OUT))
         arrays: list[npt.NDArray[np.float64]] = zeros_together(*((shape, np.float64) for shape in [*shapes, (width,)]))
         *self._blocks, self._top = arrays
-        # All levels one after the other as one-dimensional views, leaves first.
-        self._levels = [*(blocks.reshape(-1) for blocks in self._blocks), self._top]
-        self.leaves = self._levels[0][:size]
+        self.levels = [*(blocks.reshape(-1) for blocks in self._blocks), self._top]
+        """All levels one after the other as one-dimensional views, leaves first; write with `set`."""
+        self.leaves = self.levels[0][:size]
         """All leaf values: a view to read from, write with `set`."""
-        self._faster = None if faster_tree is None else faster_tree(self._levels, size)
+        self._faster = None if faster_tree is None else faster_tree(self.levels, size)
 
     def __len__(self) -> int:
         return len(self.leaves)
@@ -71,7 +71,7 @@ class SumTree:
     @property
     def nbytes(self) -> int:
         """Memory held by all levels, in bytes."""
-        return sum(level.nbytes for level in self._levels)
+        return sum(level.nbytes for level in self.levels)
 
     def get(self, indices: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
         """Return the values of these leaves."""
@@ -92,7 +92,7 @@ class SumTree:
             is_positive = self.get(indices) > 0
             indices, values = indices[is_positive], values[is_positive]
         self.leaves[indices] = values
-        for children, parents in zip(self._blocks, self._levels[1:], strict=True):
+        for children, parents in zip(self._blocks, self.levels[1:], strict=True):
             # Siblings lead to the same parent twice; summing twice is cheaper than finding the duplicates.
             indices = indices // FAN_OUT
             parents[indices] = np.add.reduce(children.take(indices, axis=0), axis=-1)

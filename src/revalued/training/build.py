@@ -11,6 +11,7 @@ from revalued.config import AlgorithmConfig, TrainConfig
 from revalued.envs import TaskInfo
 from revalued.errors import UserError
 from revalued.learner.learner import Learner
+from revalued.native.rows import native_rows
 from revalued.native.sum_tree import native_tree
 from revalued.networks import NetworkShape
 from revalued.replay import Replay
@@ -92,4 +93,5 @@ def make_replay(config: TrainConfig, shape: AgentShape) -> Replay:
         priority_exponent=config.replay.priority_exponent,
         importance_exponent=config.replay.importance_exponent,
         faster_tree=native_tree(),
+        faster_rows=native_rows(),
     )
