@@ -19,8 +19,8 @@ $(INSTALLED): requirements.lock pyproject.toml setup.py $(wildcard src/revalued/
 	$(BIN)/python -m pip install --quiet --no-deps --editable .
 	@touch $@
 
-train: $(INSTALLED) ## A first run: REValueD with 3 critics on walker-walk, about 10 minutes on 2 cores
-	$(BIN)/revalued train walker-walk --critics 3 --regulariser-reduction mean --env-steps 120000
+train: $(INSTALLED) ## A first run: ten lean critics on walker-walk
+	$(BIN)/revalued train walker-walk --algo lean --env-steps 120000
 
 train-paper: $(INSTALLED) ## The paper's protocol on the same task (10 critics, 500,000 interactions)
 	$(BIN)/revalued train walker-walk
@@ -48,6 +48,7 @@ figures: $(INSTALLED) ## Write the report, every picture and every table of resu
 	$(BIN)/revalued report results -o results/report.html --into README.md docs/index.md docs/results.md docs/learnt.md
 	$(BIN)/python -m benchmarks.plot
 	$(BIN)/python -m benchmarks.problems
+	$(BIN)/python -m benchmarks.recipe
 
 bench-peers: $(PEERS)/.installed ## Install the libraries that `make bench` and `revalued compare` compare with
 

@@ -1,13 +1,15 @@
-"""The table of the search for a recipe, from the runs in results/recipe: `python -m benchmarks.recipe`.
+"""The tables of the search for a recipe, from the runs in results/recipe.
 
-The score of a run is the mean of the test episodes of its last 15,000 interactions up to the one in question. Finished
-runs in folders FOLDER/VARIANT/TASK/seedS are added by `python -m benchmarks.recipe FOLDER`.
+`python -m benchmarks.recipe` writes them into the pages that show them; `python -m benchmarks.recipe FOLDER` first adds
+the finished runs FOLDER/VARIANT/TASK/seedS. The score of a run is the mean of the test episodes of its last 15,000
+interactions up to the one in question.
 """
 
 from __future__ import annotations
 
 import csv
 import json
+import re
 import statistics
 import sys
 from collections import defaultdict
@@ -17,11 +19,22 @@ from typing import Any
 from revalued.algorithms.presets import starting_config
 from revalued.config import TrainConfig, from_dict, to_dict
 
-FOLDER = Path(__file__).parents[1] / "results" / "recipe"
+ROOT = Path(__file__).parents[1]
+FOLDER = ROOT / "results" / "recipe"
+PAGES = (ROOT / "README.md", ROOT / "docs" / "recipe.md")
 WINDOW_ENV_STEPS = 15_000
 EVERY_ENV_STEPS = 5_000
 """Between two test episodes: the last one of a run may fall a little short of a round number."""
 AT = (50_000, 100_000, 150_000, 200_000)
+
+FRONT = {
+    "`lean`": "ens-10x160-1e-3-norm-mean",
+    "DecQN, tuned so far": "decqn-512-3e-4-norm",
+    "DecQN, the paper's settings": "decqn-512-1e-4",
+}
+"""Rows of the front table: what a newcomer compares."""
+FRONT_AT = 100_000
+_PLACE = re.compile(r"(<!-- recipe: (?P<name>\w+) -->\n).*?(<!-- end of recipe -->)", re.DOTALL)
 
 Scores = dict[tuple[str, str], dict[int, dict[int, float]]]
 """By task and variant: interactions → seed → score."""
@@ -64,6 +77,22 @@ def _cell(of_seeds: dict[int, float]) -> str:
     return f"**{statistics.fmean(of_seeds.values()):.0f}** ({each})"
 
 
+def front_table(found: Scores) -> str:
+    """Return a Markdown table of the candidates that a newcomer compares, each seed's score in brackets."""
+    tasks = sorted({task for task, variant in found if variant in FRONT.values()})
+    lines = ["| after 100,000 interactions | " + " | ".join(tasks) + " |", "|---|" + "---|" * len(tasks)]
+    for label, variant in FRONT.items():
+        cells = [_cell(found.get((task, variant), {}).get(FRONT_AT, {})) or "–" for task in tasks]
+        lines.append(f"| {label} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def renewed(page: str, found: Scores) -> str:
+    """Return a page with the tables in their places."""
+    tables = {"front": front_table, "runs": table}
+    return _PLACE.sub(lambda match: f"{match[1]}{tables[match['name']](found)}\n{match[3]}", page)
+
+
 def changed_settings(config: TrainConfig) -> dict[str, Any]:
     """Return the settings that differ from the preset's, without those that leave results as they are."""
     start = to_dict(starting_config(config.task, config.algo))
@@ -103,4 +132,6 @@ def collect(runs: Path, folder: Path = FOLDER) -> int:
 if __name__ == "__main__":
     for given in sys.argv[1:]:
         print(f"{collect(Path(given))} runs added from {given}", file=sys.stderr)
+    for path in PAGES:
+        path.write_text(renewed(path.read_text(), scores()))
     print(table(scores()))

@@ -85,13 +85,14 @@ def test_masks_are_respected_and_counted() -> None:
 
 def test_what_we_would_start_with() -> None:
     plain = found_in()
-    assert suggested_flags(plain)[:2] == ["--algo", "decqn-ensemble"]
-    uneven = Findings(**{**vars(plain), "deviations": np.array([0.1, 900.0])})
-    assert "--normalise-observations" in suggested_flags(uneven)
+    assert suggested_flags(plain)[:2] == ["--algo", "lean"]
     slow = Findings(**{**vars(plain), "seconds": 10.0})
     assert suggested_flags(slow)[-2:] == ["--workers", "2"]
     single = Findings(**{**vars(plain), "sizes": (7,)})
     assert suggested_flags(single)[:2] == ["--algo", "dqn"]
+    assert "--normalise-observations" not in suggested_flags(single)
+    uneven = Findings(**{**vars(single), "deviations": np.array([0.1, 900.0])})
+    assert "--normalise-observations" in suggested_flags(uneven)
 
 
 def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:

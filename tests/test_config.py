@@ -61,6 +61,7 @@ def test_only_lean_changes_more_than_the_algorithm() -> None:
     validate(lean)
     assert (lean.learner.hidden_size, lean.learner.learning_rate) == (160, 1e-3)
     assert lean.learner.normalise_observations
+    assert lean.exploration.act_with == "ensemble-mean"
 
 
 def test_the_defaults_are_the_papers() -> None:

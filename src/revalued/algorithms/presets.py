@@ -22,8 +22,9 @@ class Preset:
 PRESETS: dict[str, Preset] = {
     "lean": Preset(
         AlgorithmConfig(critics=10, beta=0.0),
-        "Lean: ten narrow critics at the price of one wide one; where to start (docs/recipe.md)",
+        "Lean: ten narrow critics at the price of one wide one, no regulariser; where to start",
         LearnerConfig(hidden_size=160, learning_rate=1e-3, normalise_observations=True),
+        ExplorationConfig(act_with="ensemble-mean"),
     ),
     "revalued": Preset(
         AlgorithmConfig(critics=10, beta=0.5),

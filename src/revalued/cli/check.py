@@ -72,11 +72,11 @@ def check(arguments: list[str]) -> int:
 
 def suggested_flags(found: Findings) -> list[str]:
     """Return the flags that we would start with."""
-    flags = ["--algo", "decqn-ensemble", "--hidden-size", "160", "--learning-rate", "3e-4"]
+    flags = ["--algo", "lean"]
     if len(found.sizes) == 1:  # nothing to factorise
         flags = ["--algo", "dqn", "--learning-rate", "3e-4"]
-    if found.scale_ratio > _UNEVEN_SCALES:
-        flags.append("--normalise-observations")
+        if found.scale_ratio > _UNEVEN_SCALES:
+            flags.append("--normalise-observations")
     if found.steps_per_second < _SLOW_STEPS_PER_SECOND:
         flags += ["--workers", "2"]
     return flags
