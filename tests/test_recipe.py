@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-
 from benchmarks.recipe import FOLDER, FRONT, PAGES, Scores, changed_settings, collect, front_table, renewed, scores
+
 from revalued.cli import main
 from revalued.settings import configure
 
