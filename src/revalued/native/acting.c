@@ -81,13 +81,11 @@ typedef struct {
 static void answer(const void *context, int chain, int stage, Place at)
 {
     const Question *q = context;
-    int row = 0, next = group_end(q->c, q->critics, 0, q->rows);
-    for (int group = 0; group < chain; group++) {
-        row = next;
-        next = group_end(q->c, q->critics, row, q->rows);
-    }
-    outputs_of(q->c, q->critics[row], q->observations + (size_t)row * q->c->inputs, next - row,
-               q->out + (size_t)row * q->c->outputs, at.slot);
+    size_t row = 0;
+    for (int group = 0; group < chain; group++)
+        row = group_end(q->c, q->critics, row, q->rows);
+    outputs_of(q->c, q->critics[row], q->observations + row * q->c->inputs,
+               group_end(q->c, q->critics, row, q->rows) - row, q->out + row * q->c->outputs, at.slot);
 }
 
 /* Outputs [rows, O] of observations [rows, D], each through the critic named for it. A group of rows belongs to one

@@ -72,6 +72,7 @@ void fold_critic(const Update *u, const Parameters *p, const Folding *f, int cri
                      to, f->block1 + k * D * H);
     }
     int from = cut(O, at.part, at.parts, ALIGNED_FLOATS), to = cut(O, at.part + 1, at.parts, ALIGNED_FLOATS);
+    float *mean = u->scratch.outputs + at.slot * aligned(2 * O);
     fold_head(p->norm_scale + k * H, p->norm_shift + k * H, p->head_weight + k * H * O, p->head_bias + k * O, H, O, W,
-              from, to, u->scratch.outputs + at.slot * aligned(2 * O), f->head_weight + k * H * W, f->head_bias + k * O);
+              from, to, mean, f->head_weight + k * H * W, f->head_bias + k * O);
 }

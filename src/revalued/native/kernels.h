@@ -21,13 +21,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* As NumPy rounds: products before they are added, and 0 + -0 is 0. */
-#if defined(__GNUC__) && !defined(__clang__)
-#define ROUND_AS_NUMPY _Pragma("GCC optimize(\"fp-contract=off\", \"signed-zeros\")")
-#else
-#define ROUND_AS_NUMPY
-#endif
-
 /* Compiled for several generations of CPUs; the loader takes the best one that the machine can run. */
 #if defined(__x86_64__) && __GNUC__ >= 12 && !defined(__clang__)
 #define VECTORISED __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
@@ -36,7 +29,7 @@
 #endif
 
 #define NUM_PARAMETERS 9
-#define ALIGNED_FLOATS 16 /* parts of columns, and places of threads, are whole cache lines: products round accordingly */
+#define ALIGNED_FLOATS 16 /* a cache line: so are parts and places cut, for products round accordingly */
 #define MERGED_AT_ONCE 32 /* columns: however many parts share them, products of the same sizes round alike */
 
 /* BLAS, with FORTRAN's columns-first matrices */
@@ -160,8 +153,8 @@ typedef struct {
     double *running;         /* [top_width + 1]: sums of the top's first nodes */
 } Tree;
 
-/* The arrays of a replay, and those of a step of some of its lanes. Numbers whose type depends on how large they get come
-   with their size in bytes. */
+/* The arrays of a replay, and those of a step of some of its lanes. Numbers whose type depends on how large they get
+   come with their size in bytes. */
 typedef struct {
     int64_t positions, lanes, max_choices;
     int observation_size, dimensions, n_step, action_bytes, next_row_bytes;

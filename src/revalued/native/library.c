@@ -10,9 +10,8 @@ static const struct {
     const char *name;
     int64_t bytes;
 } structures[] = {
-    STRUCTURE(Parameters), STRUCTURE(Folding), STRUCTURE(Kept), STRUCTURE(Scratch), STRUCTURE(Backward),
-    STRUCTURE(Update), STRUCTURE(Loss), STRUCTURE(Step), STRUCTURE(Critics), STRUCTURE(Layers), STRUCTURE(Tree),
-    STRUCTURE(Rows),
+    STRUCTURE(Parameters), STRUCTURE(Folding), STRUCTURE(Kept), STRUCTURE(Scratch), STRUCTURE(Backward), STRUCTURE(Update),
+    STRUCTURE(Loss), STRUCTURE(Step), STRUCTURE(Critics), STRUCTURE(Layers), STRUCTURE(Tree), STRUCTURE(Rows),
 };
 
 /* The number of bytes of a structure; 0 for one that there is not. */

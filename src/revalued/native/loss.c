@@ -180,7 +180,8 @@ void find_gradients(const Update *u, const Loss *l, int critic, int store, Place
     size_t B = u->rows, O = u->outputs;
     double own_sums[NUM_SUMS] = {0}; /* the others' lie beside these */
     const float *target = u->target_passes == 2 ? u->target_next + (2 * critic + 1) * B * O : NULL;
-    float *output = u->kept.output + store * aligned(B * O), *gradient = u->kept.output_gradient + store * aligned(B * O);
+    size_t kept = store * aligned(B * O);
+    float *output = u->kept.output + kept, *gradient = u->kept.output_gradient + kept;
     for (int row = cut(B, at.part, at.parts, 1), to = cut(B, at.part + 1, at.parts, 1); row < to; row++)
         l->errors[critic * B + row] = gradient_of_row(u, l, row, output + row * O, target ? target + row * O : NULL,
                                                       gradient + row * O, own_sums);

@@ -11,17 +11,12 @@ static inline float positive(float x)
     return x < 0 ? 0 : x;
 }
 
-VECTORISED static void relu(float *x, size_t size)
-{
-    for (size_t i = 0; i < size; i++)
-        x[i] = positive(x[i]);
-}
-
-VECTORISED static void relu_with_bias(float *restrict x, const float *restrict bias, int rows, int hidden)
+/* x = relu(x + bias), which may be missing */
+VECTORISED static void relu(float *restrict x, const float *restrict bias, int rows, int hidden)
 {
     for (int r = 0; r < rows; r++, x += hidden)
         for (int i = 0; i < hidden; i++)
-            x[i] = positive(x[i] + bias[i]);
+            x[i] = positive(bias ? x[i] + bias[i] : x[i]);
 }
 
 /* block2 = relu(block2 + bias), features = hidden + block2 (the two may be the same memory), squares = Σ features² */
@@ -68,10 +63,10 @@ static void forward_block(const Update *u, const Parameters *p, const Folding *f
     product(u->sgemm, 'N', 'N', rows, H, D, x, D, p->input + k * D * H, H, 0, to.hidden, H);
     if (f->block1) {
         product(u->sgemm, 'N', 'N', rows, H, D, x, D, f->block1 + k * D * H, H, 0, to.block1, H);
-        relu(to.block1, rows * H);
+        relu(to.block1, NULL, rows, H);
     } else {
         product(u->sgemm, 'N', 'N', rows, H, H, to.hidden, H, p->block1_weight + k * H * H, H, 0, to.block1, H);
-        relu_with_bias(to.block1, p->block1_bias + k * H, rows, H);
+        relu(to.block1, p->block1_bias + k * H, rows, H);
     }
     product(u->sgemm, 'N', 'N', rows, H, H, to.block1, H, p->block2_weight + k * H * H, H, 0, to.block2, H);
     end_block(to.hidden, to.block2, p->block2_bias + k * H, to.features, squares, rows, H);
@@ -193,23 +188,17 @@ void backward_rows(const Update *u, int critic, int store, Place at)
     }
 }
 
-VECTORISED static void column_sums(const float *restrict x, int rows, int columns, int stride, float *restrict out)
+/* Sums over rows, which count as much as their weights if there are any. */
+VECTORISED static void column_sums(const float *restrict x, const float *restrict weights, int rows, int columns,
+                                   int stride, float *restrict out)
 {
     for (int i = 0; i < columns; i++)
         out[i] = 0;
-    for (int r = 0; r < rows; r++, x += stride)
+    for (int r = 0; r < rows; r++, x += stride) {
+        float weight = weights ? weights[r] : 1;
         for (int i = 0; i < columns; i++)
-            out[i] += x[i];
-}
-
-VECTORISED static void weighted_column_sums(const float *restrict x, const float *restrict weights, int rows,
-                                            int columns, int stride, float *restrict out)
-{
-    for (int i = 0; i < columns; i++)
-        out[i] = 0;
-    for (int r = 0; r < rows; r++, x += stride)
-        for (int i = 0; i < columns; i++)
-            out[i] += weights[r] * x[i];
+            out[i] += weight * x[i];
+    }
 }
 
 /* Gradients of the head and of LayerNorm's scale and shift, from those of the folded head: features enter centred. */
@@ -259,14 +248,15 @@ void backward_outer(const Update *u, int critic, int store, Place at)
     const float *scaled = u->backward.scaled + t * B * W, *gradient2 = u->kept.block2 + kept;
     float *folded = u->backward.head + t * aligned(H * W) + from * W;
     float *mean_part = u->scratch.outputs + at.slot * aligned(2 * O), *bias = mean_part + O;
-    float *head = g->head_weight + t * aligned(H * O) + from * O, *block2 = g->block2_weight + t * aligned(H * H) + from * H;
-    float *scale = g->norm_scale + t * aligned(H) + from, *shift = g->norm_shift + t * aligned(H) + from;
-    float *bias2 = g->block2_bias + t * aligned(H) + from;
+    size_t own_unit = t * aligned(H) + from;
+    float *head = g->head_weight + t * aligned(H * O) + from * O, *scale = g->norm_scale + own_unit;
+    float *block2 = g->block2_weight + t * aligned(H * H) + from * H, *shift = g->norm_shift + own_unit;
+    float *bias2 = g->block2_bias + own_unit;
     double squares = 0;
 
     product(u->sgemm, 'T', 'N', own, W, B, u->kept.features + kept + from, H, scaled, W, 0, folded, W);
-    weighted_column_sums(scaled, u->kept.mean + store * aligned(B), B, O, W, mean_part);
-    column_sums(u->kept.output_gradient + store * aligned(B * O), B, O, O, bias);
+    column_sums(scaled, u->kept.mean + store * aligned(B), B, O, W, mean_part);
+    column_sums(u->kept.output_gradient + store * aligned(B * O), NULL, B, O, O, bias);
     head_gradients(folded, mean_part, bias, p->head_weight + (k * H + from) * O, p->norm_scale + k * H + from,
                    p->norm_shift + k * H + from, u->trunk_scale, own, O, W, head, scale, shift);
     squares += sum_of_squares(head, own, O, O) + sum_of_squares(scale, 1, own, H) + sum_of_squares(shift, 1, own, H);
@@ -275,11 +265,11 @@ void backward_outer(const Update *u, int critic, int store, Place at)
         squares += sum_of_squares(bias, 1, O, O);
     }
     product(u->sgemm, 'T', 'N', own, H, B, u->kept.block1 + kept + from, H, gradient2, H, 0, block2, H);
-    column_sums(gradient2 + from, B, own, H, bias2);
+    column_sums(gradient2 + from, NULL, B, own, H, bias2);
     squares += sum_of_squares(block2, own, H, H) + sum_of_squares(bias2, 1, own, H);
     if (u->online_folding.block1)
-        product(u->sgemm, 'T', 'N', D, own, B, u->observations + B * D, D,
-                u->backward.block1 + t * aligned(B * H) + from, H, 0, u->backward.merged + t * aligned(D * H) + from, H);
+        product(u->sgemm, 'T', 'N', D, own, B, u->observations + B * D, D, u->backward.block1 + t * aligned(B * H) + from,
+                H, 0, u->backward.merged + t * aligned(D * H) + from, H);
     u->backward.squares[t * u->parts + at.part] = squares;
 }
 
@@ -301,9 +291,9 @@ void backward_inner(const Update *u, int critic, int store, Place at)
         product(u->sgemm, 'N', 'T', D, own, H, merged, H, p->block1_weight + (k * H + from) * H, H, 0, input, H);
         product(u->sgemm, 'T', 'N', D, own, B, now, D, residual, H, 1, input, H);
     } else {
-        product(u->sgemm, 'T', 'N', own, H, B, u->kept.hidden + store * aligned(B * H) + from, H, gradient1, H, 0, block1,
-                H);
-        column_sums(gradient1 + from, B, own, H, bias1);
+        const float *hidden = u->kept.hidden + store * aligned(B * H) + from;
+        product(u->sgemm, 'T', 'N', own, H, B, hidden, H, gradient1, H, 0, block1, H);
+        column_sums(gradient1 + from, NULL, B, own, H, bias1);
         product(u->sgemm, 'T', 'N', D, own, B, now, D, residual, H, 0, input, H);
     }
     u->backward.squares[t * u->parts + at.part] +=

@@ -3,7 +3,8 @@
    Work is cut into chains of stages, and each stage into parts, by sizes alone: who does a part never changes what is
    computed. Parts are claimed, by whoever is free; a stage opens when all parts of the one before are done. The thread
    that brings the work does everything that nobody else has claimed, so helpers that get no core are no loss; for what
-   is in other hands it sleeps after a moment, which lets the system move the helper that holds it to the free core. */
+   is in other hands it sleeps after a moment, which lets the system move the helper that holds it to the free core.
+   Where it has slept for longer than the others' work would have taken, it does without them for a while. */
 
 #include "kernels.h"
 
@@ -16,7 +17,8 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MOST_CHAINS = 1024, MOST_HELPERS = 1024, SPIN_NANOSECONDS = 50000 };
+enum { MOST_CHAINS = 1024, MOST_HELPERS = 1024, SPIN_NANOSECONDS = 50000, NOTICEABLE_NANOSECONDS = 200000 };
+enum { SHORTEST_REST = 8, LONGEST_REST = 512 }; /* jobs */
 
 /* One chain: how many of its parts have been claimed, and how many are done. Claims carry the job's number, so that a
    helper which was stopped in the middle of claiming cannot claim a part of a later job. */
@@ -28,14 +30,14 @@ typedef struct {
 
 static struct {
     pthread_mutex_t lock; /* of whoever has work for the helpers: one at a time */
-    int helpers;
+    int helpers, rest, rest_of; /* how many; jobs still to be done without them, and the next time */
     Job job;
     _Atomic uint32_t number; /* of the job, never 0: that is what chains have in between */
     _Atomic int unfinished;  /* chains */
     _Atomic uint32_t events; /* something may have become possible: what those who wait look at */
     _Atomic int asleep, delay;
     Chain chains[MOST_CHAINS];
-} pool = {.lock = PTHREAD_MUTEX_INITIALIZER, .number = 1};
+} pool = {.lock = PTHREAD_MUTEX_INITIALIZER, .number = 1, .rest_of = SHORTEST_REST};
 
 static int parts_of(int chain)
 {
@@ -101,10 +103,11 @@ static int claim(int chain, uint32_t number, int slot, int begins, int *place)
 }
 
 /* Do parts of the job until there is none left to claim: of the own chain if possible, for its numbers are in the
-   cache; else of one that nobody has begun; else of any. A thread has one place, so it begins one chain at a time. */
-static void take_part(uint32_t number, int slot)
+   cache; else of one that nobody has begun; else of any. A thread has one place, so it begins one chain at a time.
+   Returns how many parts it has done. */
+static int take_part(uint32_t number, int slot)
 {
-    for (int own = -1, chain, part, place;;) {
+    for (int own = -1, parts_done = 0, chain, part, place;; parts_done++) {
         part = own < 0 ? -1 : claim(chain = own, number, slot, 0, &place);
         int may_begin = own < 0 || atomic_load(&pool.chains[own].done) == pool.job.stages * parts_of(own);
         for (int begins = may_begin; begins >= 0 && part < 0; begins--)
@@ -112,7 +115,7 @@ static void take_part(uint32_t number, int slot)
                 if ((part = claim(chain = i, number, slot, begins, &place)) >= 0 && begins)
                     own = i;
         if (part < 0)
-            return;
+            return parts_done;
         int stages = pool.job.stages, parts = parts_of(chain);
         perhaps_sleep(slot);
         pool.job.work(pool.job.context, chain, part / parts, (Place){slot, place, part % parts, parts});
@@ -178,12 +181,22 @@ static void run_with_helpers(const Job *job)
     }
     atomic_store(&pool.number, number);
     announce();
+    int64_t began = now(), waited = 0, own = 0;
+    int64_t all = (int64_t)job->stages * (job->whole + (job->chains - job->whole) * job->parts);
     while (atomic_load(&pool.unfinished) > 0) {
         uint32_t seen = atomic_load(&pool.events);
-        take_part(number, 0);
+        own += take_part(number, 0);
+        int64_t waits_from = now();
         if (atomic_load(&pool.unfinished) > 0)
             wait_for_event(seen);
+        waited += now() - waits_from;
     }
+    int64_t saved = (now() - began - waited) * (all - own) / (own > 0 ? own : 1);
+    if (waited > saved + NOTICEABLE_NANOSECONDS) {
+        pool.rest = pool.rest_of;
+        pool.rest_of *= pool.rest_of < LONGEST_REST ? 2 : 1;
+    } else if (saved > NOTICEABLE_NANOSECONDS)
+        pool.rest_of /= pool.rest_of > SHORTEST_REST ? 2 : 1;
     for (int i = 0; i < job->chains; i++) /* before the next job is written where late helpers may look */
         atomic_store(&pool.chains[i].claims, 0);
 }
@@ -193,14 +206,18 @@ void run_job(const Job *job)
 {
     int before = job->set_product_threads ? job->set_product_threads(1) : 0;
     int is_shared = job->threads > 1 && job->chains <= MOST_CHAINS && job->set_product_threads;
-    if (is_shared && pthread_mutex_trylock(&pool.lock) == 0) {
+    is_shared = is_shared && pthread_mutex_trylock(&pool.lock) == 0;
+    if (is_shared && pool.rest == 0)
         run_with_helpers(job);
-        pthread_mutex_unlock(&pool.lock);
-    } else
+    else
         for (int chain = 0; chain < job->chains; chain++)
             for (int stage = 0, parts = chain < job->whole ? 1 : job->parts; stage < job->stages; stage++)
                 for (int part = 0; part < parts; part++)
                     job->work(job->context, chain, stage, (Place){0, 0, part, parts});
+    if (is_shared) {
+        pool.rest -= pool.rest > 0;
+        pthread_mutex_unlock(&pool.lock);
+    }
     if (job->set_product_threads)
         job->set_product_threads(before);
 }

@@ -4,7 +4,8 @@
 
 #include <string.h>
 
-ROUND_AS_NUMPY
+/* As NumPy rounds: products before they are added, and 0 + -0 is 0. */
+#pragma GCC optimize("fp-contract=off", "signed-zeros")
 
 /* Of a number that is not negative the low bytes come first, on all machines that PyTorch runs on. */
 static void write_number(void *numbers, int bytes, int64_t index, int64_t value)

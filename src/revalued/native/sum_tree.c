@@ -6,7 +6,8 @@
 #include <math.h>
 #include <string.h>
 
-ROUND_AS_NUMPY
+/* As NumPy rounds: products before they are added, and 0 + -0 is 0. */
+#pragma GCC optimize("fp-contract=off", "signed-zeros")
 
 enum { FAN_OUT = 16, DOUBLES_PER_LINE = 8 };
 
