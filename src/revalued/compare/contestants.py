@@ -36,7 +36,7 @@ class Contestant:
     """Which of the limits in `unfit` it has."""
 
 
-_LEAN = {"algo": "decqn-ensemble", "hidden_size": 160, "learning_rate": 1e-3, "normalise_observations": True}
+_LEAN = {"algo": "lean"}
 _PLAIN = {"algo": "decqn", "learning_rate": 3e-4, "normalise_observations": True}
 _PPO: dict[str, Any] = {}
 _DQN: dict[str, Any] = {}
@@ -67,7 +67,7 @@ def _ours(title: str, base: Mapping[str, Any], other_rate: float) -> Contestant:
 
 
 CONTESTANTS: Final[dict[str, Contestant]] = {
-    "decqn-ensemble": _ours("revalued: DecQN, 10 critics", _LEAN, 3e-4),
+    "lean": _ours("revalued: lean", _LEAN, 3e-4),
     "decqn": _ours("revalued: DecQN", _PLAIN, 1e-3),
     "dqn": _ours("revalued: DQN on joint actions", {**_PLAIN, "algo": "dqn"}, 1e-3),
     "sb3-ppo": Contestant(
@@ -134,7 +134,7 @@ CONTESTANTS: Final[dict[str, Contestant]] = {
     ),
     "random": Contestant("uniformly random", "uniform", is_peer=False, settings={DEFAULT: {}}),
 }  # fmt: skip
-OURS: Final = ("decqn-ensemble", "decqn")
+OURS: Final = ("lean", "decqn")
 """Our side, unless other names are given; one line to change."""
 
 
