@@ -361,7 +361,7 @@ def test_a_finished_run_is_never_repeated_and_a_failed_one_is(
     executed.clear()
     assert command(tmp_path, "--seeds", "1") == 0
     assert executed == []
-    assert "| revalued: DecQN, 10 critics |" in capsys.readouterr().out
+    assert "| revalued: lean |" in capsys.readouterr().out
 
 
 def test_tuning_adds_runs_of_the_best_setting(tmp_path: Path, executed: list[RunKey]) -> None:
