@@ -67,9 +67,13 @@ def test_a_blocked_worker_ends_with_its_parent(how: str, tmp_path: Path) -> None
 
 
 STARTING = """
-import os, signal, time
+import os, signal, sys, time
 from revalued.envs import TaskSpec, find_task, lanes_from
 from revalued.envs.vector.worker_pool import WorkerPool
+
+def wait_for(name):
+    while not os.path.exists(name):
+        time.sleep(0.01)
 
 def send(pool, worker, message):
     pipe = worker.process.connection.fileno()
@@ -77,23 +81,29 @@ def send(pool, worker, message):
     os.kill(os.getpid(), signal.SIGKILL)
 
 WorkerPool._send = send
-lanes_from(find_task(TaskSpec("toy-counting")), range(2), 2, 0)
+task = find_task(TaskSpec("toy-counting"))
+if "importing" in MOMENT:
+    sys.path.insert(0, os.getcwd())  # workers find a module there that takes its time
+lanes_from(task, range(2), 2, 0)
 """
+SLOW = "import time; open('importing', 'w').close(); time.sleep(3600)"
 
 
 @pytest.mark.parametrize(
     "when",
     [
         "pass",  # while Python starts
+        "wait_for('importing')",  # while it imports, for an hour
         "time.sleep(3)",  # while it waits for its orders
         "os.write(pipe, (1000).to_bytes(4, 'big') + message[:500])",  # in the middle of them
         "os.write(pipe, len(message).to_bytes(4, 'big') + message)",  # right after them
     ],
 )
 def test_an_orphan_that_is_still_starting_says_nothing(when: str, tmp_path: Path) -> None:
-    program = STARTING.replace("WHEN", when)
+    (tmp_path / "gymnasium.py").write_text(SLOW)
+    program = STARTING.replace("WHEN", when).replace("MOMENT", repr(when))
     process = subprocess.Popen(
-        [sys.executable, "-c", program], cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True
+        [sys.executable, "-P", "-c", program], cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
     try:
         assert process.wait(60) == -signal.SIGKILL
