@@ -30,7 +30,7 @@ TOO_LARGE = {
     "--bins 1000000000": "bins = 1000000000 is not possible: it must be at least 2 and at most 100,000",
     "--threads 100000": "threads = 100000 is not possible: it must be at least 1 and at most",
     "--threads 10000": "threads = 10000 is not possible",
-    "--hidden-size 99999999999999999999": "too little memory",
+    "--hidden-size 9999999999999999999": "below 2.63",
 }
 
 
