@@ -69,7 +69,7 @@ def _command(rng: Generator) -> list[str]:
 def results(folder: Path, bases: Path, rng: Generator) -> Result:
     """Damage what experiments left behind, then ask for a report, or for what is left to do."""
     published = Path(__file__).parents[1] / "results"
-    for name in ("main", "wall-time", "theorems", "tabular"):
+    for name in ("first-main", "first-regulariser-reduction", "theorems", "tabular"):
         for file in ("provenance.json", "results.csv"):
             (folder / "results" / name).mkdir(parents=True, exist_ok=True)
             shutil.copy(published / name / file, folder / "results" / name / file)

@@ -118,10 +118,11 @@ def labels_at(experiment: Experiment, scale: Scale, chosen: Sequence[str] = ()) 
 
 def plan(experiment: Experiment, scale: Scale, seeds: int | None = None, tasks: Sequence[str] = ()) -> list[PlannedRun]:
     """Return all runs; every comparison has its first seed before any has its second."""
-    if seeds is not None and not 1 <= seeds <= MAX_SEEDS:
-        raise UserError(f"seeds = {seeds} is not possible: it must be at least 1 and at most {MAX_SEEDS:,}")
     labels, variants = labels_at(experiment, scale, tasks), experiment.variants_at(scale.name)
-    counts = {label: seeds or experiment.seeds_at(scale, label.task) for label in labels}
+    counts = {label: experiment.seeds_at(scale, label.task) if seeds is None else seeds for label in labels}
+    for count in counts.values():
+        if not 1 <= count <= MAX_SEEDS:
+            raise UserError(f"seeds = {count} is not possible: it must be at least 1 and at most {MAX_SEEDS:,}")
     refuse_too_many(sum(counts.values()) * len(variants))
     compared = [
         (variant, label, run_config(experiment, scale, variant, label)) for label in labels for variant in variants
