@@ -12,7 +12,7 @@ from typing import TypeVar
 
 SETTLE_SECONDS, WATCH_SECONDS = 0.05, 0.2
 MOST_BUSY = 0.25
-"""The share of one processor that others may take; a tenth is often gone to other virtual machines, whatever one does."""
+"""The share of one processor that others may take: other virtual machines often take a tenth, whatever one does."""
 MOST_TRIES = 5
 """How often a round is tried before the benchmark gives up."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -171,6 +172,11 @@ def test_every_picture_that_a_page_shows_is_there() -> None:
     }
     assert shown
     assert {path for path in shown if not path.is_file()} == set()
+    if (ROOT / ".git").exists():
+        listed = subprocess.run(
+            ["git", "ls-files", "results/figures"], cwd=ROOT, capture_output=True, text=True, check=True
+        ).stdout.split()
+        assert {ROOT / name for name in listed} - shown == set()  # what no page shows is drawn on demand
 
 
 def test_your_own_environment_has_at_most_twenty_lines() -> None:
