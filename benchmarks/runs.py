@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-import csv
-import subprocess
-import sys
-import tempfile
 from functools import partial
-from pathlib import Path
 
 from benchmarks.compare import ROUNDS_OF_A_POINT, against_floor, update_processes
 from benchmarks.measures import summarise
-from benchmarks.processes import ROOT, Timed, clean_environment
+from benchmarks.processes import Timed
 from benchmarks.quiet import ROUNDS
 from benchmarks.report import Figure, Report
-from benchmarks.sizes import LEAN, task_size
+from benchmarks.sizes import task_size
+from benchmarks.timed_runs import TimedRun
 
 # The authors' public code on walker-walk, interactions per second: measured once, on another machine with 2 cores,
 # whose floor for K = 10 at walker sizes was 68 to 76 ms.
 AUTHORS = {"decqn": 173.0, "revalued": 31.0}
-LEAN_RUN = "revalued, 10 of width 160"
-FLAGS: dict[str, list[str]] = {
-    "decqn": ["--algo", "decqn"],
-    "revalued": ["--algo", "revalued"],
-    LEAN_RUN: ["--algo", "revalued", "--critics", str(LEAN[0]), "--hidden-size", str(LEAN[1])],
-}
-WORKERS = {"decqn": (0, 1), "revalued": (0, 1), LEAN_RUN: (0, 1, 2)}
+FLAGS = {algo: ["--algo", algo] for algo in ("decqn", "revalued", "lean")}
+WORKERS = {"decqn": (0, 1), "revalued": (0, 1), "lean": (0, 1, 2)}
 AUTHORS_FLOOR_MS = 72.0
 TARGETS = {"decqn": 2.2, "revalued": 1.8}
-WARMUP = 500
 COLUMNS = ["algorithm", "workers", "interactions/s", "lower quartile", "upper quartile", "runs"]
 
 
@@ -81,25 +71,6 @@ def _floor(processes: dict[str, Timed], *, quick: bool) -> float:
 
 
 def _one_rate(algo: str, workers: int, quick: bool, number: int) -> float:
-    return _rate(algo, workers, quick=quick)
-
-
-def _rate(algo: str, workers: int, *, quick: bool) -> float:
-    """Return the interactions per second from the first row of the log to one some whole evaluations later."""
     log_every, spanned = (20, 100) if quick else (200, 1000 if algo == "revalued" else 2000)
-    last = log_every + spanned
-    (ROOT / "runs").mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=ROOT / "runs", prefix="benchmark-") as folder:
-        out = Path(folder) / "run"
-        options = {
-            "--workers": workers, "--out": out, "--warmup-env-steps": WARMUP, "--log-every": log_every,
-            "--env-steps": WARMUP + 5 * last, "--epsilon-decay": 0.9,
-        }  # fmt: skip
-        pairs = [str(part) for option in options.items() for part in option]
-        command = [sys.executable, "-m", "revalued", "train", "walker-walk", "--quiet", *FLAGS[algo], *pairs]
-        subprocess.run(command, cwd=ROOT, env=clean_environment(), check=True, stdout=subprocess.DEVNULL)
-        with (out / "metrics.csv").open() as file:
-            rows = {int(row["updates"]): row for row in csv.DictReader(file)}
-    begin, end = rows[log_every], rows[last]
-    interactions = int(end["env_steps"]) - int(begin["env_steps"])
-    return interactions / (float(end["wall_seconds"]) - float(begin["wall_seconds"]))
+    with TimedRun([*FLAGS[algo], "--workers", str(workers)], log_every, spanned) as run:
+        return run.interactions_per_second()

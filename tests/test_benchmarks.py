@@ -210,10 +210,10 @@ def test_updates_beside_others_are_drawn(tmp_path: Path) -> None:
     for hidden in (160, 512):
         for beside in ("nothing", "one busy program"):
             times = {"1 thread ms": 2.0, "all threads ms": 1.0}
-            report.rows.append({"K": 10, "H": hidden, "beside": beside, **times})
+            report.rows.append({"what": "update", "K": 10, "H": hidden, "beside": beside, **times})
     save(report, tmp_path, quick=True)
     (figure,) = plot.draw_load(load("load", tmp_path)).values()
-    assert [axes.get_title() for axes in figure.axes] == ["K = 10, hidden 160", "K = 10, hidden 512"]
+    assert [axes.get_title() for axes in figure.axes] == [f"update, K = 10, hidden {h}" for h in (160, 512)]
     assert [len(axes.patches) for axes in figure.axes] == [4, 4]
 
 
