@@ -79,7 +79,7 @@ SCALES: dict[str, Scale] = {
         env_steps=LAPTOP_ENV_STEPS,
         overrides={**LEAN, "threads": 1, "device": "cpu"},
     ),
-    # One thread here too: results depend on the number of threads, and must not depend on how many runs go on at once.
+    # One thread here too: many runs go on at once, and with PyTorch's own sums the number of threads would change bits.
     "paper": Scale(name="paper", seeds=PAPER_SEEDS, critics=None, env_steps=None, overrides={"threads": 1}),
 }
 

@@ -4,7 +4,7 @@
    computed. Parts are claimed, by whoever is free; a stage opens when all parts of the one before are done. The thread
    that brings the work does everything that nobody else has claimed, so helpers that get no core are no loss; for what
    is in other hands it sleeps after a moment, which lets the system move the helper that holds it to the free core.
-   Where it has slept for longer than the others' work would have taken, it does without them for a while. */
+   Where it has lately waited for longer than the others' work would have taken, it does without them for a while. */
 
 #include "kernels.h"
 
@@ -17,8 +17,8 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MOST_CHAINS = 1024, MOST_HELPERS = 1024, SPIN_NANOSECONDS = 50000, NOTICEABLE_NANOSECONDS = 200000 };
-enum { SHORTEST_REST = 8, LONGEST_REST = 512 }; /* jobs */
+enum { MOST_CHAINS = 1024, MOST_HELPERS = 1024, SPIN_NANOSECONDS = 200000, NOTICEABLE_NANOSECONDS = 200000 };
+enum { SHORTEST_REST = 8, LONGEST_REST = 512, REMEMBERED = 16 }; /* jobs */
 
 /* One chain: how many of its parts have been claimed, and how many are done. Claims carry the job's number, so that a
    helper which was stopped in the middle of claiming cannot claim a part of a later job. */
@@ -31,6 +31,7 @@ typedef struct {
 static struct {
     pthread_mutex_t lock; /* of whoever has work for the helpers: one at a time */
     int helpers, rest, rest_of; /* how many; jobs still to be done without them, and the next time */
+    int64_t gain;               /* nanoseconds that they have brought lately; older jobs count less and less */
     Job job;
     _Atomic uint32_t number; /* of the job, never 0: that is what chains have in between */
     _Atomic int unfinished;  /* chains */
@@ -192,10 +193,12 @@ static void run_with_helpers(const Job *job)
         waited += now() - waits_from;
     }
     int64_t saved = (now() - began - waited) * (all - own) / (own > 0 ? own : 1);
-    if (waited > saved + NOTICEABLE_NANOSECONDS) {
+    pool.gain += saved - waited - pool.gain / REMEMBERED;
+    if (pool.gain < -NOTICEABLE_NANOSECONDS) {
+        pool.gain = 0;
         pool.rest = pool.rest_of;
         pool.rest_of *= pool.rest_of < LONGEST_REST ? 2 : 1;
-    } else if (saved > NOTICEABLE_NANOSECONDS)
+    } else if (saved - waited > NOTICEABLE_NANOSECONDS)
         pool.rest_of /= pool.rest_of > SHORTEST_REST ? 2 : 1;
     for (int i = 0; i < job->chains; i++) /* before the next job is written where late helpers may look */
         atomic_store(&pool.chains[i].claims, 0);
