@@ -18,7 +18,7 @@ from benchmarks.timed_runs import TimedRun
 COLUMNS = ["what", "K", "H", "beside", "1 thread ms", "all threads ms", "ratio", "rounds"]
 SHAPES = [(1, 512), (3, 512), (5, 256), (10, 160), (10, 512)]
 BESIDE = {"nothing": 0, "one busy program": 1, "two busy programs": 2, "another run": 0}
-NUM_ROUNDS, SECONDS = 5, 0.6
+NUM_ROUNDS, SECONDS = 7, 1.0
 QUICK_SECONDS = 0.1
 RUN_ROUNDS, RUN_SPAN = 3, (200, 600)
 """The first row of a run's log, and how many updates are timed after it."""
@@ -84,7 +84,9 @@ def _round_of_runs(beside: str, quick: bool, number: int) -> dict[int, float]:
 
 @contextmanager
 def _busy_programs(count: int) -> Iterator[None]:
-    programs = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    # in sessions of their own, as programs of other windows are: Linux shares processors fairly among sessions
+    command = [sys.executable, "-c", "while True: pass"]
+    programs = [subprocess.Popen(command, start_new_session=True) for _ in range(count)]
     try:
         yield
     finally:

@@ -4,7 +4,7 @@
    computed. Parts are claimed, by whoever is free; a stage opens when all parts of the one before are done. The thread
    that brings the work does everything that nobody else has claimed, so helpers that get no core are no loss; for what
    is in other hands it sleeps after a moment, which lets the system move the helper that holds it to the free core.
-   Where it has lately waited for longer than the others' work would have taken, it does without them for a while. */
+   Where it waits for them a lot, it tries whether it is faster alone, and if so does without them for a while. */
 
 #include "kernels.h"
 
@@ -17,8 +17,8 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MOST_CHAINS = 1024, MOST_HELPERS = 1024, SPIN_NANOSECONDS = 200000, NOTICEABLE_NANOSECONDS = 200000 };
-enum { SHORTEST_REST = 8, LONGEST_REST = 512, REMEMBERED = 16 }; /* jobs */
+enum { MOST_CHAINS = 1024, MOST_HELPERS = 1024, SPIN_NANOSECONDS = 200000 };
+enum { JOBS_OF_A_TRIAL = 24, LONGEST_REST = 64 }; /* a multiple of any update's jobs; trials */
 
 /* One chain: how many of its parts have been claimed, and how many are done. Claims carry the job's number, so that a
    helper which was stopped in the middle of claiming cannot claim a part of a later job. */
@@ -30,15 +30,16 @@ typedef struct {
 
 static struct {
     pthread_mutex_t lock; /* of whoever has work for the helpers: one at a time */
-    int helpers, rest, rest_of; /* how many; jobs still to be done without them, and the next time */
-    int64_t gain;               /* nanoseconds that they have brought lately; older jobs count less and less */
+    int helpers, is_alone, is_trying; /* how many; whether they are left out; whether that is to be tried out */
+    int jobs, trials, rest_of;        /* of this trial; to go on in this way for, now and the next time */
+    int64_t spent, waited, needed[2]; /* nanoseconds of this trial; of one with helpers and one alone, on the average */
     Job job;
     _Atomic uint32_t number; /* of the job, never 0: that is what chains have in between */
     _Atomic int unfinished;  /* chains */
     _Atomic uint32_t events; /* something may have become possible: what those who wait look at */
     _Atomic int asleep, delay;
     Chain chains[MOST_CHAINS];
-} pool = {.lock = PTHREAD_MUTEX_INITIALIZER, .number = 1, .rest_of = SHORTEST_REST};
+} pool = {.lock = PTHREAD_MUTEX_INITIALIZER, .number = 1, .rest_of = 1, .trials = 1};
 
 static int parts_of(int chain)
 {
@@ -104,11 +105,10 @@ static int claim(int chain, uint32_t number, int slot, int begins, int *place)
 }
 
 /* Do parts of the job until there is none left to claim: of the own chain if possible, for its numbers are in the
-   cache; else of one that nobody has begun; else of any. A thread has one place, so it begins one chain at a time.
-   Returns how many parts it has done. */
-static int take_part(uint32_t number, int slot)
+   cache; else of one that nobody has begun; else of any. A thread has one place, so it begins one chain at a time. */
+static void take_part(uint32_t number, int slot)
 {
-    for (int own = -1, parts_done = 0, chain, part, place;; parts_done++) {
+    for (int own = -1, chain, part, place;;) {
         part = own < 0 ? -1 : claim(chain = own, number, slot, 0, &place);
         int may_begin = own < 0 || atomic_load(&pool.chains[own].done) == pool.job.stages * parts_of(own);
         for (int begins = may_begin; begins >= 0 && part < 0; begins--)
@@ -116,7 +116,7 @@ static int take_part(uint32_t number, int slot)
                 if ((part = claim(chain = i, number, slot, begins, &place)) >= 0 && begins)
                     own = i;
         if (part < 0)
-            return parts_done;
+            return;
         int stages = pool.job.stages, parts = parts_of(chain);
         perhaps_sleep(slot);
         pool.job.work(pool.job.context, chain, part / parts, (Place){slot, place, part % parts, parts});
@@ -182,26 +182,40 @@ static void run_with_helpers(const Job *job)
     }
     atomic_store(&pool.number, number);
     announce();
-    int64_t began = now(), waited = 0, own = 0;
-    int64_t all = (int64_t)job->stages * (job->whole + (job->chains - job->whole) * job->parts);
+    int64_t waited = 0;
     while (atomic_load(&pool.unfinished) > 0) {
         uint32_t seen = atomic_load(&pool.events);
-        own += take_part(number, 0);
+        take_part(number, 0);
         int64_t waits_from = now();
         if (atomic_load(&pool.unfinished) > 0)
             wait_for_event(seen);
         waited += now() - waits_from;
     }
-    int64_t saved = (now() - began - waited) * (all - own) / (own > 0 ? own : 1);
-    pool.gain += saved - waited - pool.gain / REMEMBERED;
-    if (pool.gain < -NOTICEABLE_NANOSECONDS) {
-        pool.gain = 0;
-        pool.rest = pool.rest_of;
-        pool.rest_of *= pool.rest_of < LONGEST_REST ? 2 : 1;
-    } else if (saved - waited > NOTICEABLE_NANOSECONDS)
-        pool.rest_of /= pool.rest_of > SHORTEST_REST ? 2 : 1;
+    pool.waited += waited;
     for (int i = 0; i < job->chains; i++) /* before the next job is written where late helpers may look */
         atomic_store(&pool.chains[i].claims, 0);
+}
+
+/* At the end of a trial, decide how to go on. Where an eighth of the time went by waiting, the other way is tried: with
+   helpers or alone, whichever is faster on the average is kept to, for longer and longer as long as it wins. */
+static void judge(void)
+{
+    int64_t *needed = &pool.needed[pool.is_alone];
+    int is_disturbed = pool.is_alone || pool.waited > pool.spent / 8;
+    *needed = pool.spent < *needed / 4 * 3 || !*needed ? pool.spent : *needed + (pool.spent - *needed) / 4;
+    pool.jobs = pool.spent = pool.waited = 0;
+    if (--pool.trials > 0)
+        return;
+    if (!pool.is_trying) {
+        pool.rest_of = is_disturbed ? pool.rest_of : 1;
+        pool.trials = 1;
+        pool.is_alone ^= pool.is_trying = is_disturbed;
+        return;
+    }
+    int has_won = pool.is_alone == (pool.needed[1] / 16 * 15 < pool.needed[0]); /* who is no help gets in others' way */
+    pool.trials = pool.rest_of = has_won ? 1 : pool.rest_of < LONGEST_REST ? 2 * pool.rest_of : LONGEST_REST;
+    pool.is_alone ^= !has_won;
+    pool.is_trying = 0;
 }
 
 /* Carry out a job, with the helpers unless somebody else has them at the moment. */
@@ -210,7 +224,8 @@ void run_job(const Job *job)
     int before = job->set_product_threads ? job->set_product_threads(1) : 0;
     int is_shared = job->threads > 1 && job->chains <= MOST_CHAINS && job->set_product_threads;
     is_shared = is_shared && pthread_mutex_trylock(&pool.lock) == 0;
-    if (is_shared && pool.rest == 0)
+    int64_t began = now();
+    if (is_shared && !pool.is_alone)
         run_with_helpers(job);
     else
         for (int chain = 0; chain < job->chains; chain++)
@@ -218,7 +233,9 @@ void run_job(const Job *job)
                 for (int part = 0; part < parts; part++)
                     job->work(job->context, chain, stage, (Place){0, 0, part, parts});
     if (is_shared) {
-        pool.rest -= pool.rest > 0;
+        pool.spent += now() - began;
+        if (++pool.jobs == JOBS_OF_A_TRIAL)
+            judge();
         pthread_mutex_unlock(&pool.lock);
     }
     if (job->set_product_threads)
