@@ -12,7 +12,7 @@ from benchmarks.products import multiply_adds
 from benchmarks.report import Row
 from benchmarks.sizes import Size
 
-ROUNDS, BUDGET_SECONDS = 9, 0.3
+ROUNDS, BUDGET_SECONDS = 7, 0.2
 ROUNDS_OF_A_POINT = 5  # on a curve, whose other points tell whether one is off
 QUICK_ROUNDS, QUICK_BUDGET_SECONDS = 2, 0.1
 

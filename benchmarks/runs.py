@@ -29,7 +29,7 @@ def measure(*, quick: bool) -> Report:
     rates: dict[tuple[str, int], list[float]] = {kind: [] for kind in kinds}
     # What a run would make with the reference's matrix products: a faster processor is not our merit.
     adjusted: dict[tuple[str, int], list[float]] = {kind: [] for kind in kinds}
-    rounds = 1 if quick else 3
+    rounds = 1 if quick else 2
     with update_processes() as processes:
         floors = [_floor(processes, quick=quick)]
         for number in range(rounds):

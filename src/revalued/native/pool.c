@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 enum { MOST_CHAINS = 1024, MOST_HELPERS = 1024, SPIN_NANOSECONDS = 200000 };
-enum { JOBS_OF_A_TRIAL = 24, LONGEST_REST = 64 }; /* a multiple of any update's jobs; trials */
+enum { JOBS_OF_A_TRIAL = 12, LONGEST_REST = 256 }; /* a multiple of any update's jobs; trials */
 
 /* One chain: how many of its parts have been claimed, and how many are done. Claims carry the job's number, so that a
    helper which was stopped in the middle of claiming cannot claim a part of a later job. */
@@ -213,7 +213,8 @@ static void judge(void)
         return;
     }
     int has_won = pool.is_alone == (pool.needed[1] / 16 * 15 < pool.needed[0]); /* who is no help gets in others' way */
-    pool.trials = pool.rest_of = has_won ? 1 : pool.rest_of < LONGEST_REST ? 2 * pool.rest_of : LONGEST_REST;
+    pool.rest_of = has_won ? (pool.rest_of + 3) / 4 : pool.rest_of < LONGEST_REST ? 4 * pool.rest_of : LONGEST_REST;
+    pool.trials = pool.rest_of;
     pool.is_alone ^= !has_won;
     pool.is_trying = 0;
 }
