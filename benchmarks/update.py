@@ -1,4 +1,4 @@
-"""Section `update`: time of one gradient update against the floor, for the smallest and the largest task, several ensembles."""
+"""Section `update`: time of one gradient update against the floor, at walker and dog sizes, several ensembles."""
 
 from __future__ import annotations
 
