@@ -20,8 +20,8 @@ from typing import Any, Self
 from benchmarks.quiet import ROUNDS
 
 ROOT = Path(__file__).resolve().parent.parent
-# torch's own threads spin for some milliseconds after their work before they sleep
-SETTLE_SECONDS = 0.05
+# torch's own threads spin for 200 milliseconds after their work before they sleep
+SETTLE_SECONDS = 0.25
 
 
 def serve(prepare: Callable[[dict[str, Any]], Callable[[], object]]) -> None:

@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 enum { MOST_CHAINS = 1024, MOST_HELPERS = 1024, SPIN_NANOSECONDS = 200000 };
-enum { JOBS_OF_A_TRIAL = 12, LONGEST_REST = 256 }; /* a multiple of any update's jobs; trials */
+enum { JOBS_OF_A_TRIAL = 12, LONGEST_REST = 64 }; /* a multiple of any update's jobs; trials */
 
 /* One chain: how many of its parts have been claimed, and how many are done. Claims carry the job's number, so that a
    helper which was stopped in the middle of claiming cannot claim a part of a later job. */
