@@ -60,18 +60,19 @@ def _beside(data: dict[str, Any]) -> Figure:
     """Draw one thread and all of them as bars, a group for every situation."""
     situations = list(dict.fromkeys(row["beside"] for row in data["rows"]))
     shapes = list(dict.fromkeys((row["what"], row["K"], row["H"]) for row in data["rows"]))
-    figure, all_axes = pyplot.subplots(
-        1, len(shapes), figsize=(3 * len(shapes), 3.6), layout="constrained", squeeze=False
-    )
-    for axes, (what, critics, hidden) in zip(all_axes[0], shapes, strict=True):
+    across = min(3, len(shapes))
+    down = -(-len(shapes) // across)
+    figure = pyplot.figure(figsize=(3.2 * across, 3.2 * down), layout="constrained")
+    for number, (what, critics, hidden) in enumerate(shapes, 1):
+        axes = figure.add_subplot(down, across, number)
         rows = [row for row in data["rows"] if (row["what"], row["K"], row["H"]) == (what, critics, hidden)]
         for offset, column in ((-0.2, "1 thread ms"), (0.2, "all threads ms")):
             places = [situations.index(row["beside"]) + offset for row in rows]
             axes.bar(places, [row[column] for row in rows], 0.4, label=column.removesuffix(" ms"))
         axes.set_xticks(range(len(situations)), situations, rotation=30, ha="right")
         axes.set_title(f"{what}, K = {critics}, hidden {hidden}")
-    all_axes[0][0].set_ylabel("time per update, or per interaction of a run (ms)")
-    all_axes[0][0].legend()
+        axes.set_ylabel("ms per update" if what == "update" else "ms per interaction")
+    figure.axes[0].legend()
     return figure
 
 
