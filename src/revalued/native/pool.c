@@ -206,10 +206,11 @@ static void judge(void)
     pool.jobs = pool.spent = pool.waited = 0;
     if (--pool.trials > 0)
         return;
-    if (!pool.is_trying) {
+    if (!pool.is_trying) { /* the other way is next, unless all is well */
+        pool.is_alone ^= is_disturbed;
+        pool.is_trying = is_disturbed;
         pool.rest_of = is_disturbed ? pool.rest_of : 1;
         pool.trials = 1;
-        pool.is_alone ^= pool.is_trying = is_disturbed;
         return;
     }
     int has_won = pool.is_alone == (pool.needed[1] / 16 * 15 < pool.needed[0]); /* who is no help gets in others' way */

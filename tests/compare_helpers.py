@@ -1,0 +1,30 @@
+"""Orders of runs and rows of results, for the tests of `revalued compare`."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from revalued.compare.meter import COLUMNS, RunOrder
+
+SMALL = {"hidden_size": 16, "batch_size": 16, "warmup_env_steps": 50}
+
+
+def order(tmp_path: Path, **changes: Any) -> RunOrder:
+    given = RunOrder(
+        "toy-levers", 3, "decqn", {"algo": "decqn", **SMALL}, 0, None, 200, "wall", 2, 0, 1, 0, False,
+        str(tmp_path / "out.csv"),
+    )  # fmt: skip
+    return replace(given, **changes)
+
+
+def rows(tmp_path: Path) -> list[dict[str, str]]:
+    with (tmp_path / "out.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def row(env_steps: int, seconds: float, value: float) -> dict[str, str]:
+    numbers = (env_steps, seconds, seconds, value, 10)
+    return dict(zip(COLUMNS, map(str, numbers), strict=True))
