@@ -4,21 +4,27 @@
    computed. Parts are claimed, by whoever is free; a stage opens when all parts of the one before are done. The thread
    that brings the work does everything that nobody else has claimed, so helpers that get no core are no loss; for what
    is in other hands it sleeps after a moment, which lets the system move the helper that holds it to the free core.
-   Where it waits for them a lot, it tries whether it is faster alone, and if so does without them for a while. */
+   Where it waits for them a lot, it goes on alone and looks whether a core stands idle then: the helpers come back when
+   one does. So runs that share a machine come to share out its cores. */
 
+#define _GNU_SOURCE
 #include "kernels.h"
 
 #include <linux/futex.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 enum { MOST_CHAINS = 1024, MOST_HELPERS = 1024, SPIN_NANOSECONDS = 200000 };
-enum { JOBS_OF_A_TRIAL = 12, LONGEST_REST = 64 }; /* a multiple of any update's jobs; trials */
+enum { JOBS_OF_A_TRIAL = 12, MOST_PATIENCE = 16 }; /* a multiple of any update's jobs; trials */
+enum { SHORTEST_LOOK = 30000000, TICK = 10000000 }; /* nanoseconds: at idle cores, and of what they are counted in */
 
 /* One chain: how many of its parts have been claimed, and how many are done. Claims carry the job's number, so that a
    helper which was stopped in the middle of claiming cannot claim a part of a later job. */
@@ -30,16 +36,18 @@ typedef struct {
 
 static struct {
     pthread_mutex_t lock; /* of whoever has work for the helpers: one at a time */
-    int helpers, is_alone, is_trying; /* how many; whether they are left out; whether that is to be tried out */
-    int jobs, trials, rest_of;        /* of this trial; to go on in this way for, now and the next time */
-    int64_t spent, waited, needed[2]; /* nanoseconds of this trial; of one with helpers and one alone, on the average */
+    int helpers, is_alone;        /* how many; whether they are left out */
+    int jobs, trials, patience;   /* of this trial; that may be disturbed from now on, and from the next time on */
+    int64_t spent, waited;        /* nanoseconds of this trial */
+    int64_t displaced;            /* how often threads had to leave a core to others, before this trial */
+    int64_t looked_at, idle;      /* when idle cores were looked at last, and how long they had been idle */
     Job job;
     _Atomic uint32_t number; /* of the job, never 0: that is what chains have in between */
     _Atomic int unfinished;  /* chains */
     _Atomic uint32_t events; /* something may have become possible: what those who wait look at */
     _Atomic int asleep, delay;
     Chain chains[MOST_CHAINS];
-} pool = {.lock = PTHREAD_MUTEX_INITIALIZER, .number = 1, .rest_of = 1, .trials = 1};
+} pool = {.lock = PTHREAD_MUTEX_INITIALIZER, .number = 1, .patience = 1};
 
 static int parts_of(int chain)
 {
@@ -71,7 +79,7 @@ static void wait_for_event(uint32_t seen)
     atomic_fetch_sub(&pool.asleep, 1);
 }
 
-/* For tests: helpers that sleep now and then, up to so many microseconds. */
+/* For tests: helpers that always take part, and sleep now and then, up to so many microseconds. */
 void revalued_delay_helpers(int microseconds)
 {
     atomic_store(&pool.delay, microseconds);
@@ -196,28 +204,43 @@ static void run_with_helpers(const Job *job)
         atomic_store(&pool.chains[i].claims, 0);
 }
 
-/* At the end of a trial, decide how to go on. Where an eighth of the time went by waiting, the other way is tried: with
-   helpers or alone, whichever is faster on the average is kept to, for longer and longer as long as it wins. */
+/* Whether half a core that this process may use, or more, stood idle since the last look; yes if nobody can tell. */
+static int had_room(void)
+{
+    int64_t idle = 0, before = pool.idle, since = pool.looked_at, in_core, in_core_for_disk;
+    char line[512];
+    cpu_set_t usable;
+    pool.looked_at = now();
+    FILE *file = sched_getaffinity(0, sizeof usable, &usable) == 0 ? fopen("/proc/stat", "r") : NULL;
+    if (!file)
+        return 1;
+    fgets(line, sizeof line, file); /* of all cores together */
+    for (int core; fgets(line, sizeof line, file) &&
+                   sscanf(line, "cpu%d %*d %*d %*d %ld %ld", &core, &in_core, &in_core_for_disk) == 3;)
+        if (core < CPU_SETSIZE && CPU_ISSET(core, &usable))
+            idle += in_core + in_core_for_disk;
+    fclose(file);
+    pool.idle = idle * TICK;
+    return pool.idle - before >= (pool.looked_at - since) / 2;
+}
+
+/* At the end of a trial, decide how to go on. One in which an eighth of the time went by waiting and threads had to leave
+   their cores was disturbed; if a core stands idle nevertheless, more of them are put up with the next time. */
 static void judge(void)
 {
-    int64_t *needed = &pool.needed[pool.is_alone];
-    int is_disturbed = pool.is_alone || pool.waited > pool.spent / 8;
-    *needed = pool.spent < *needed / 4 * 3 || !*needed ? pool.spent : *needed + (pool.spent - *needed) / 4;
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    int is_disturbed = pool.waited > pool.spent / 8 && usage.ru_nivcsw > pool.displaced + 1;
+    pool.displaced = usage.ru_nivcsw;
     pool.jobs = pool.spent = pool.waited = 0;
-    if (--pool.trials > 0)
-        return;
-    if (!pool.is_trying) { /* the other way is next, unless all is well */
-        pool.is_alone ^= is_disturbed;
-        pool.is_trying = is_disturbed;
-        pool.rest_of = is_disturbed ? pool.rest_of : 1;
-        pool.trials = 1;
-        return;
+    if (pool.is_alone && now() - pool.looked_at > SHORTEST_LOOK) {
+        pool.is_alone = !had_room();
+        pool.patience = pool.is_alone ? 1 : pool.patience < MOST_PATIENCE ? 4 * pool.patience : MOST_PATIENCE;
+        pool.trials = pool.patience;
+    } else if (!pool.is_alone && is_disturbed && --pool.trials <= 0) {
+        pool.is_alone = 1;
+        had_room(); /* begins to look */
     }
-    int has_won = pool.is_alone == (pool.needed[1] / 16 * 15 < pool.needed[0]); /* who is no help gets in others' way */
-    pool.rest_of = has_won ? (pool.rest_of + 3) / 4 : pool.rest_of < LONGEST_REST ? 4 * pool.rest_of : LONGEST_REST;
-    pool.trials = pool.rest_of;
-    pool.is_alone ^= !has_won;
-    pool.is_trying = 0;
 }
 
 /* Carry out a job, with the helpers unless somebody else has them at the moment. */
@@ -227,7 +250,8 @@ void run_job(const Job *job)
     int is_shared = job->threads > 1 && job->chains <= MOST_CHAINS && job->set_product_threads;
     is_shared = is_shared && pthread_mutex_trylock(&pool.lock) == 0;
     int64_t began = now();
-    if (is_shared && !pool.is_alone)
+    int is_test = atomic_load(&pool.delay) > 0;
+    if (is_shared && (is_test || !pool.is_alone))
         run_with_helpers(job);
     else
         for (int chain = 0; chain < job->chains; chain++)
@@ -236,7 +260,7 @@ void run_job(const Job *job)
                     job->work(job->context, chain, stage, (Place){0, 0, part, parts});
     if (is_shared) {
         pool.spent += now() - began;
-        if (++pool.jobs == JOBS_OF_A_TRIAL)
+        if (!is_test && ++pool.jobs == JOBS_OF_A_TRIAL)
             judge();
         pthread_mutex_unlock(&pool.lock);
     }
