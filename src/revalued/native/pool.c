@@ -23,7 +23,7 @@
 #include <unistd.h>
 
 enum { MOST_CHAINS = 1024, MOST_HELPERS = 1024, SPIN_NANOSECONDS = 200000 };
-enum { JOBS_OF_A_TRIAL = 12, MOST_PATIENCE = 16 }; /* a multiple of any update's jobs; trials */
+enum { JOBS_OF_A_TRIAL = 12, MOST_PATIENCE = 85 }; /* a multiple of any update's jobs; trials */
 enum { SHORTEST_LOOK = 30000000, TICK = 10000000 }; /* nanoseconds: at idle cores, and of what they are counted in */
 
 /* One chain: how many of its parts have been claimed, and how many are done. Claims carry the job's number, so that a
@@ -35,19 +35,19 @@ typedef struct {
 } Chain;
 
 static struct {
-    pthread_mutex_t lock; /* of whoever has work for the helpers: one at a time */
-    int helpers, is_alone;        /* how many; whether they are left out */
-    int jobs, trials, patience;   /* of this trial; that may be disturbed from now on, and from the next time on */
-    int64_t spent, waited;        /* nanoseconds of this trial */
-    int64_t displaced;            /* how often threads had to leave a core to others, before this trial */
-    int64_t looked_at, idle;      /* when idle cores were looked at last, and how long they had been idle */
+    pthread_mutex_t lock;       /* of whoever has work for the helpers: one at a time */
+    int helpers, is_alone;      /* how many; whether they are left out */
+    int jobs, trials, patience; /* of this trial; that may be disturbed from now on, and from the next time on */
+    int64_t spent, waited;      /* nanoseconds of this trial */
+    int64_t displaced;          /* how often threads had to leave a core to others, before this trial */
+    int64_t looked_at, idle;    /* when idle cores were looked at last, and how long they had been idle */
     Job job;
     _Atomic uint32_t number; /* of the job, never 0: that is what chains have in between */
     _Atomic int unfinished;  /* chains */
     _Atomic uint32_t events; /* something may have become possible: what those who wait look at */
     _Atomic int asleep, delay;
     Chain chains[MOST_CHAINS];
-} pool = {.lock = PTHREAD_MUTEX_INITIALIZER, .number = 1, .patience = 1};
+} pool = {.lock = PTHREAD_MUTEX_INITIALIZER, .number = 1};
 
 static int parts_of(int chain)
 {
@@ -207,21 +207,19 @@ static void run_with_helpers(const Job *job)
 /* Whether half a core that this process may use, or more, stood idle since the last look; yes if nobody can tell. */
 static int had_room(void)
 {
-    int64_t idle = 0, before = pool.idle, since = pool.looked_at, in_core, in_core_for_disk;
-    char line[512];
+    int64_t idle = 0, unused, awaiting_disk, before = pool.idle, since = pool.looked_at;
+    char line[512], core[5];
     cpu_set_t usable;
     pool.looked_at = now();
     FILE *file = sched_getaffinity(0, sizeof usable, &usable) == 0 ? fopen("/proc/stat", "r") : NULL;
-    if (!file)
-        return 1;
-    fgets(line, sizeof line, file); /* of all cores together */
-    for (int core; fgets(line, sizeof line, file) &&
-                   sscanf(line, "cpu%d %*d %*d %*d %ld %ld", &core, &in_core, &in_core_for_disk) == 3;)
-        if (core < CPU_SETSIZE && CPU_ISSET(core, &usable))
-            idle += in_core + in_core_for_disk;
-    fclose(file);
+    while (file && fgets(line, sizeof line, file) && line[0] == 'c')
+        if (sscanf(line, "cpu%4[0-9] %*d %*d %*d %ld %ld", core, &unused, &awaiting_disk) == 3 &&
+            CPU_ISSET(atoi(core), &usable))
+            idle += unused + awaiting_disk;
+    if (file)
+        fclose(file);
     pool.idle = idle * TICK;
-    return pool.idle - before >= (pool.looked_at - since) / 2;
+    return !idle || pool.idle - before >= (pool.looked_at - since) / 2;
 }
 
 /* At the end of a trial, decide how to go on. One in which an eighth of the time went by waiting and threads had to leave
@@ -235,8 +233,8 @@ static void judge(void)
     pool.jobs = pool.spent = pool.waited = 0;
     if (pool.is_alone && now() - pool.looked_at > SHORTEST_LOOK) {
         pool.is_alone = !had_room();
-        pool.patience = pool.is_alone ? 1 : pool.patience < MOST_PATIENCE ? 4 * pool.patience : MOST_PATIENCE;
-        pool.trials = pool.patience;
+        int more = pool.patience < MOST_PATIENCE ? 4 * pool.patience + 1 : MOST_PATIENCE;
+        pool.trials = pool.patience = pool.is_alone ? 0 : more;
     } else if (!pool.is_alone && is_disturbed && --pool.trials <= 0) {
         pool.is_alone = 1;
         had_room(); /* begins to look */
