@@ -20,7 +20,7 @@ SHAPES = [(1, 512), (3, 512), (5, 256), (10, 160), (10, 512)]
 BESIDE = {"nothing": 0, "one busy program": 1, "two busy programs": 2, "another run": 0}
 NUM_ROUNDS, SECONDS = 7, 1.0
 QUICK_SECONDS = 0.1
-RUN_ROUNDS, RUN_SPAN = 3, (200, 600)
+RUN_ROUNDS, RUN_SPAN = 5, (200, 600)
 """The first row of a run's log, and how many updates are timed after it."""
 QUICK_SPAN = (20, 40)
 SLOWEST = {"one busy program": 1.1, "two busy programs": 1.1, "another run": 1 / 0.95}

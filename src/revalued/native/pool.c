@@ -222,13 +222,13 @@ static int had_room(void)
     return !idle || pool.idle - before >= (pool.looked_at - since) / 2;
 }
 
-/* At the end of a trial, decide how to go on. One in which an eighth of the time went by waiting and threads had to leave
+/* At the end of a trial, decide how to go on. One in which a sixteenth of the time went by waiting and threads had to leave
    their cores was disturbed; if a core stands idle nevertheless, more of them are put up with the next time. */
 static void judge(void)
 {
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);
-    int is_disturbed = pool.waited > pool.spent / 8 && usage.ru_nivcsw > pool.displaced + 1;
+    int is_disturbed = pool.waited > pool.spent / 16 && usage.ru_nivcsw > pool.displaced + 1;
     pool.displaced = usage.ru_nivcsw;
     pool.jobs = pool.spent = pool.waited = 0;
     if (pool.is_alone && now() - pool.looked_at > SHORTEST_LOOK) {
