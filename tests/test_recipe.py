@@ -6,7 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from benchmarks.recipe import FOLDER, FRONT, PAGES, Scores, changed_settings, collect, front_table, renewed, scores
+from benchmarks.confirmation import SEEDS, TASKS, confirmation_table, confirmed, pace
+from benchmarks.recipe import PAGES, front_table, renewed
+from benchmarks.recipe_runs import FOLDER, FRONT, Episode, Scores, changed_settings, collect, scores
 
 from revalued.cli import main
 from revalued.settings import configure
@@ -16,7 +18,7 @@ from revalued.settings import configure
 def test_no_figure_on_a_page_is_typed_by_hand(page: Path) -> None:
     text = page.read_text()
     assert "<!-- recipe: " in text
-    assert text == renewed(text, scores())
+    assert text == renewed(text)
 
 
 def test_a_score_is_the_mean_of_the_last_15_000_interactions(tmp_path: Path) -> None:
@@ -51,3 +53,38 @@ def test_finished_runs_are_added_once(tmp_path: Path) -> None:
     assert rows[0].startswith("recipe,quick,toy-levers,5,10,")
     settings = json.loads((tmp_path / "variants.json").read_text())["quick"]["settings"]
     assert settings["hidden_size"] == 16
+
+
+def run(seconds: float, values: dict[int, float]) -> list[Episode]:
+    """A run that takes so many seconds per 1,000 interactions, and got its values from so many thousands on."""
+    steps = range(5, 101, 5)
+    return [Episode(1000 * k, max((at, v) for at, v in values.items() if at <= k)[1], seconds * k) for k in steps]
+
+
+def test_a_pace_does_not_count_pauses() -> None:
+    paused = [each._replace(seconds=each.seconds + 500 * (each.env_steps > 40_000)) for each in run(2.0, {0: 1})]
+    assert pace({0: paused, 1: run(2.0, {0: 1}), 2: run(3.0, {0: 1})}) == pytest.approx(0.002)
+
+
+def test_the_confirmation_compares_at_equal_interactions_and_in_equal_time() -> None:
+    lean, tuned, paper = FRONT.values()
+    of = {
+        (TASKS[0], lean): {seed: run(2.0, {0: 100, 60: 900}) for seed in SEEDS},  # half as fast
+        (TASKS[0], tuned): {seed: run(1.0, {0: 100, 90: 300}) for seed in SEEDS},
+        (TASKS[0], paper): {seed: run(1.0, {0: 50}) for seed in SEEDS},
+        (TASKS[1], lean): {seed: run(1.0, {0: 1000}) for seed in SEEDS},  # nobody else was there
+    }
+    names = list(FRONT)
+    assert confirmed(of, equal_time=False) == {TASKS[0]: {names[0]: [900] * 5, names[1]: [300] * 5, names[2]: [50] * 5}}
+    assert confirmed(of, equal_time=True) == {TASKS[0]: {names[0]: [100] * 5, names[1]: [300] * 5, names[2]: [50] * 5}}
+    said = confirmation_table(of)
+    assert (
+        f"{names[0]} against {names[1]}: +600 [+600, +600] in the interquartile mean over 1 tasks, ahead on 1 of 1"
+        in said
+    )
+    assert f"{names[0]} against {names[1]}: -200 [-200, -200]" in said
+
+
+def test_a_task_counts_when_all_candidates_have_all_seeds() -> None:
+    of = {(TASKS[0], variant): {seed: run(1.0, {0: 1}) for seed in range(4)} for variant in FRONT.values()}
+    assert confirmation_table(of).startswith("No task")

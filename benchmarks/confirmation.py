@@ -1,0 +1,76 @@
+"""The recipe's confirmation: candidates on tasks that nobody looked at before, at equal interactions and in equal time.
+
+`python -m benchmarks.recipe` writes its tables, from the same files as the others.
+"""
+
+from __future__ import annotations
+
+import statistics
+from itertools import pairwise
+
+from benchmarks.recipe_runs import FRONT, FRONT_AT, Episode, Episodes, score
+from revalued.report.statistics import interquartile_difference
+
+TASKS = ("ball_in_cup-catch", "finger-spin", "fish-swim", "humanoid-stand", "quadruped-run", "walker-run")
+SEEDS = range(5)
+
+Found = dict[str, dict[str, list[float]]]
+"""By task and candidate: a score for each seed."""
+
+
+def pace(runs: dict[int, list[Episode]]) -> float:
+    """Return a candidate's seconds per interaction: medians, so that pauses of a run do not count."""
+    found = []
+    for run in runs.values():
+        first_at = {episode.env_steps: episode.seconds for episode in reversed(run)}
+        times = sorted(first_at.items())
+        found.append(statistics.median((late[1] - early[1]) / (late[0] - early[0]) for early, late in pairwise(times)))
+    return statistics.median(found)
+
+
+def confirmed(of: Episodes, *, equal_time: bool) -> Found:
+    """Return the scores of the tasks that all candidates have finished with all seeds.
+
+    In equal time everyone has as long as the fastest takes to the end, so the others make fewer interactions.
+    """
+    found: Found = {}
+    for task in TASKS:
+        runs = {name: of.get((task, variant), {}) for name, variant in FRONT.items()}
+        if not all(set(SEEDS) <= set(each) for each in runs.values()):
+            continue
+        paces = {name: pace(each) for name, each in runs.items()}
+        reached = {
+            name: FRONT_AT * min(paces.values()) / own if equal_time else FRONT_AT for name, own in paces.items()
+        }
+        values = {name: [score(each[seed], reached[name]) for seed in SEEDS] for name, each in runs.items()}
+        found[task] = {name: [one for one in of_seeds if one is not None] for name, of_seeds in values.items()}
+    return found
+
+
+def confirmation_table(of: Episodes) -> str:
+    """Return Markdown: means over seeds, task by task, and what the tasks say together."""
+    parts = []
+    for equal_time, title in ((False, f"after {FRONT_AT:,} interactions"), (True, "in the time of the fastest")):
+        found = confirmed(of, equal_time=equal_time)
+        if not found:
+            return "No task has its five seeds of each yet."
+        lines = [f"| {title} | " + " | ".join(found) + " |", "|---|" + "---|" * len(found)]
+        for name in FRONT:
+            means = (f"{statistics.fmean(by_name[name]):.0f}" for by_name in found.values())
+            lines.append(f"| {name} | " + " | ".join(means) + " |")
+        parts += ["\n".join(lines), "\n".join(_against_others(found))]
+    return "\n\n".join(parts)
+
+
+def _against_others(found: Found) -> list[str]:
+    ours, *others = FRONT
+    lines = []
+    for other in others:
+        pairs = [(by_name[ours], by_name[other]) for by_name in found.values()]
+        value, (low, high) = interquartile_difference([pair[0] for pair in pairs], [pair[1] for pair in pairs])
+        ahead = sum(statistics.fmean(first) > statistics.fmean(second) for first, second in pairs)
+        lines.append(
+            f"- {ours} against {other}: {value:+.0f} [{low:+.0f}, {high:+.0f}] in the interquartile mean over "
+            f"{len(pairs)} tasks, ahead on {ahead} of {len(pairs)}."
+        )
+    return lines
