@@ -16,6 +16,28 @@ from benchmarks.confirmation import confirmation_table
 from benchmarks.recipe_runs import AT, FOLDER, FRONT, FRONT_AT, ROOT, Scores, collect, episodes, scores
 
 PAGES = (ROOT / "README.md", ROOT / "docs" / "recipe.md")
+LEAN, WIDE = "ens-10x160-1e-3-norm-mean", "decqn-512-3e-4-norm"
+INGREDIENTS = (
+    ("ten critics of width 160 that act by their mean, 1e-3", "for one of width 512, 3e-4", LEAN, WIDE),
+    ("normalised observations", "ten critics, each acts", "ens-10x160-1e-3-norm", "ens-10x160-1e-3"),
+    ("normalised observations", "one wide critic", WIDE, "decqn-512-3e-4"),
+    ("acting with the mean", "ten critics", LEAN, "ens-10x160-1e-3-norm"),
+    ("acting with a critic per episode", "ten critics", "ens-10x160-1e-3-norm-episode", "ens-10x160-1e-3-norm"),
+    ("learning rate 1e-3, not 3e-4", "ten critics, raw observations", "ens-10x160-1e-3", "ens-10x160-3e-4"),
+    ("learning rate 1e-3, not 3e-4", "one wide critic", "decqn-512-1e-3-norm", WIDE),
+    ("learning rate 3e-4, not 1e-4", "one wide critic, raw observations", "decqn-512-3e-4", "decqn-512-1e-4"),
+    ("5-step returns", "lean", f"{LEAN}-n5", LEAN),
+    ("5-step returns", "one wide critic", f"{WIDE}-n5", WIDE),
+    ("action repeat 2", "ten critics, each acts", "ens-10x160-1e-3-norm-ar2", "ens-10x160-1e-3-norm"),
+    ("action repeat 2", "one wide critic", f"{WIDE}-ar2", WIDE),
+    ("batch 128, twice the updates", "lean", f"{LEAN}-b128-u04", LEAN),
+    ("batch 128, twice the updates", "one wide critic", f"{WIDE}-b128-u04", WIDE),
+    ("target rate 0.01", "lean", f"{LEAN}-tr01", LEAN),
+    ("target rate 0.01", "one wide critic", f"{WIDE}-tr01", WIDE),
+    ("regulariser, mean, compensated rate", "lean", f"{LEAN}-reg-mean-auto", LEAN),
+    ("regulariser, sum, compensated rate", "lean", f"{LEAN}-reg-sum-auto", LEAN),
+)
+"""What was tried, added to what, and the variants with and without it."""
 _PLACE = re.compile(r"(<!-- recipe: (?P<name>\w+) -->\n).*?(<!-- end of recipe -->)", re.DOTALL)
 
 
@@ -45,11 +67,30 @@ def front_table(found: Scores) -> str:
     return "\n".join(lines)
 
 
+def ingredients_table(found: Scores) -> str:
+    """Return a Markdown table: each ingredient's score with it / without it, and how many seeds these are means of."""
+    used = {variant for *_, with_it, without in INGREDIENTS for variant in (with_it, without)}
+    tasks = sorted({task for task, variant in found if variant in used and task not in CONFIRMING})
+    lines = ["| with / without, seeds | added to | " + " | ".join(tasks) + " |", "|---|---|" + "---|" * len(tasks)]
+    for name, base, *variants in INGREDIENTS:
+        cells = [_pair(*(found.get((task, variant), {}).get(FRONT_AT, {}) for variant in variants)) for task in tasks]
+        lines.append(f"| {name} | {base} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def _pair(with_it: dict[int, float], without: dict[int, float]) -> str:
+    if not with_it or not without:
+        return ""
+    means = (f"{statistics.fmean(each.values()):.0f}" for each in (with_it, without))
+    return " / ".join(means) + f" ({len(with_it)}, {len(without)})"
+
+
 def renewed(page: str, path: Path = FOLDER / "results.csv") -> str:
     """Return a page with the tables in their places."""
     tables = {
         "front": lambda: front_table(scores(path)),
         "runs": lambda: table(scores(path)),
+        "ingredients": lambda: ingredients_table(scores(path)),
         "confirmation": lambda: confirmation_table(episodes(path)),
     }
     return _PLACE.sub(lambda match: f"{match[1]}{tables[match['name']]()}\n{match[3]}", page)

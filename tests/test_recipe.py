@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from benchmarks.confirmation import SEEDS, TASKS, confirmation_table, confirmed, pace
-from benchmarks.recipe import PAGES, front_table, renewed
+from benchmarks.recipe import INGREDIENTS, PAGES, front_table, ingredients_table, renewed
 from benchmarks.recipe_runs import FOLDER, FRONT, Episode, Scores, changed_settings, collect, scores
 
 from revalued.cli import main
@@ -34,6 +34,20 @@ def test_the_front_table_has_a_dash_where_there_is_no_run() -> None:
     lines = front_table(found).splitlines()
     assert lines[2] == "| `lean` | **3** (2, 4) | – |"
     assert lines[3].endswith("| – | **7** (7) |")
+
+
+def test_an_ingredient_has_the_means_with_it_and_without_it() -> None:
+    _, _, with_it, without = INGREDIENTS[0]
+    found: Scores = {("a", with_it): {100_000: {0: 2.0, 1: 4.0}}, ("a", without): {100_000: {0: 7.0}}}
+    found["b", with_it] = {100_000: {0: 5.0}}  # nothing to compare it with
+    assert ingredients_table(found).splitlines()[2].endswith("| 3 / 7 (2, 1) |  |")
+
+
+def test_every_ingredient_names_variants_that_were_run() -> None:
+    known = {variant for _, variant in scores()}
+    assert {each for *_, with_it, without in INGREDIENTS for each in (with_it, without)} - known <= {
+        "decqn-512-3e-4-norm-tr01"  # not finished yet
+    }
 
 
 def test_the_settings_are_what_differs_from_the_preset() -> None:
