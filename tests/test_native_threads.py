@@ -82,6 +82,28 @@ def test_helpers_do_take_part() -> None:
     assert time.process_time() - time.thread_time() - before > 0.001
 
 
+def test_helpers_stay_away_while_no_core_is_idle() -> None:
+    torch.set_num_threads(2)
+    learner = learner_for(replace(FAMILY["revalued"], critics=10), engine="native", **EVEN)
+    batch = batch_for(learner, 0)
+
+    def share_of_helpers() -> float:
+        before, of_all = time.process_time() - time.thread_time(), time.process_time()
+        for _ in range(100):
+            learner.update(batch)
+        return (time.process_time() - time.thread_time() - before) / (time.process_time() - of_all)
+
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in os.sched_getaffinity(0)]
+    try:
+        deadline = time.monotonic() + 60
+        while share_of_helpers() > 0.01:
+            assert time.monotonic() < deadline
+    finally:
+        for program in busy:
+            program.kill()
+            program.wait()
+
+
 def test_the_number_of_threads_may_change_within_a_run() -> None:
     expected, told = learn("revalued", 3, 1, num_updates=9, **EVEN)
     torch.set_num_threads(1)
