@@ -11,10 +11,11 @@ import numpy as np
 from benchmarks.measures import Sample, paired_ratio, summarise
 from benchmarks.profile_run import profile
 from benchmarks.report import Figure, Report
-from benchmarks.sizes import Size, filled_replay, make_learner, task_size
+from benchmarks.sizes import LEAN, Size, filled_replay, make_learner, task_size
 from revalued.envs import TaskSpec, make_env
 
 NOT_OVERHEAD = ("update", "bare environment steps", "evaluation", "evaluation: bare steps", "checkpoint")
+NUM_LANES, WIDE, LARGEST_CHOOSING = 5, 512, 1.2
 STEPS_IN_TURN = 20  # of two environments whose steps are compared
 
 
@@ -34,6 +35,8 @@ def measure(*, quick: bool) -> Report:
         sample = _greedy(task_size("walker", critics=critics), repetitions=200 if quick else 3000)
         _add(report, f"greedy action for one observation, walker, K = {critics}", sample.median, "ms")
         report.figures.append(Figure(f"greedy action, walker, K = {critics}", sample.median, "ms"))
+    for task in ("walker", "dog"):
+        _choosing(report, task, repetitions=20 if quick else 500)
     return report
 
 
@@ -132,3 +135,34 @@ def _greedy(size: Size, repetitions: int) -> Sample:
     policy = make_learner(size).policy()
     observation = np.random.default_rng(0).standard_normal((1, size.observation_size), np.float32)
     return _times(lambda: policy.greedy(observation), repetitions)
+
+
+def _choosing(report: Report, task: str, repetitions: int) -> None:
+    """Compare ten lean critics with a wide one, choosing for all lanes when an update has just emptied the caches."""
+    rng = np.random.default_rng(0)
+    shapes = {"one": (1, WIDE), "lean": LEAN}
+    sizes = {name: task_size(task, critics=critics, hidden_size=hidden) for name, (critics, hidden) in shapes.items()}
+    learners = {name: make_learner(size) for name, size in sizes.items()}
+    policies = {name: learner.policy() for name, learner in learners.items()}
+    batches = {name: filled_replay(size, 5000, rng).sample(size.batch_size, rng) for name, size in sizes.items()}
+    observations = rng.standard_normal((NUM_LANES, sizes["one"].observation_size)).astype(np.float32)
+    drawn = rng.permutation(LEAN[0])[:NUM_LANES]
+    ways: dict[str, tuple[str, Callable[[], object]]] = {
+        "one critic of width 512": ("one", lambda: policies["one"].greedy_of_mean(observations)),
+        "a lean critic drawn for each": ("lean", lambda: policies["lean"].greedy_of_critics(observations, drawn)),
+        "the mean of ten lean critics": ("lean", lambda: policies["lean"].greedy_of_mean(observations)),
+    }
+    times: dict[str, list[float]] = {way: [] for way in ways}
+    for _ in range(repetitions):
+        for way, (name, choose) in ways.items():
+            learners[name].update(batches[name])
+            start = time.perf_counter()
+            choose()
+            times[way].append(1000 * (time.perf_counter() - start))
+    medians = {way: summarise(found).median for way, found in times.items()}
+    wide, *lean = medians
+    for way in lean:
+        name = f"choosing for {NUM_LANES} lanes, {task}: {way}, over {wide}"
+        target = LARGEST_CHOOSING if "drawn" in way else None
+        report.figures.append(Figure(name, medians[way], "ms", medians[wide], medians[way] / medians[wide], target))
+        _add(report, name, medians[way] / medians[wide], "×")
