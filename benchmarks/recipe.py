@@ -16,7 +16,7 @@ from benchmarks.confirmation import confirmation_table
 from benchmarks.recipe_runs import AT, FOLDER, FRONT, FRONT_AT, ROOT, Scores, collect, episodes, scores
 
 PAGES = (ROOT / "README.md", ROOT / "docs" / "recipe.md")
-LEAN, WIDE = "ens-10x160-1e-3-norm-mean", "decqn-512-3e-4-norm"
+LEAN, WIDE, _ = FRONT.values()
 INGREDIENTS = (
     ("ten critics of width 160 that act by their mean, 1e-3", "for one of width 512, 3e-4", LEAN, WIDE),
     ("normalised observations", "ten critics, each acts", "ens-10x160-1e-3-norm", "ens-10x160-1e-3"),

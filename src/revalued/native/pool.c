@@ -222,8 +222,8 @@ static int had_room(void)
     return !idle || pool.idle - before >= (pool.looked_at - since) / 2;
 }
 
-/* At the end of a trial, decide how to go on. One in which a sixteenth of the time went by waiting and threads had to leave
-   their cores was disturbed; if a core stands idle nevertheless, more of them are put up with the next time. */
+/* At the end of a trial, decide how to go on. One in which a sixteenth of the time went by waiting and threads had to
+   leave their cores was disturbed; if a core stands idle nevertheless, more of them are put up with the next time. */
 static void judge(void)
 {
     struct rusage usage;
