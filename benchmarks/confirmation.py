@@ -1,6 +1,6 @@
 """The recipe's confirmation: candidates on tasks that nobody looked at before, at equal interactions and in equal time.
 
-`python -m benchmarks.recipe` writes its tables, from the same files as the others.
+`revalued reproduce confirmation` makes the runs, `python -m benchmarks.recipe` writes the tables.
 """
 
 from __future__ import annotations
@@ -8,11 +8,21 @@ from __future__ import annotations
 import statistics
 from itertools import pairwise
 
-from benchmarks.recipe_runs import FRONT, FRONT_AT, Episode, Episodes, score
+from benchmarks.recipe_runs import ROOT, Episode, Episodes, score
+from revalued.experiments.catalogue import CONFIRMING as TASKS
+from revalued.experiments.scales import CONFIRMATION_ENV_STEPS as AFTER
+from revalued.experiments.scales import CONFIRMATION_SEEDS
 from revalued.report.statistics import interquartile_difference
 
-TASKS = ("ball_in_cup-catch", "finger-spin", "fish-swim", "humanoid-stand", "quadruped-run", "walker-run")
-SEEDS = range(5)
+PATH = ROOT / "results" / "confirmation" / "results.csv"
+CANDIDATES = {
+    "`lean`": "lean",
+    "DecQN, tuned": "decqn-tuned",
+    "DecQN, the paper's settings": "decqn-paper",
+}
+"""By what people call them."""
+FEWEST_SEEDS = 3
+"""From so many on a task is shown, with their number until it has all of them."""
 
 Found = dict[str, dict[str, list[float]]]
 """By task and candidate: a score for each seed."""
@@ -29,20 +39,19 @@ def pace(runs: dict[int, list[Episode]]) -> float:
 
 
 def confirmed(of: Episodes, *, equal_time: bool) -> Found:
-    """Return the scores of the tasks that all candidates have finished with all seeds.
+    """Return the scores, with the seeds that all candidates have finished, of the tasks where these are enough.
 
     In equal time everyone has as long as the fastest takes to the end, so the others make fewer interactions.
     """
     found: Found = {}
     for task in TASKS:
-        runs = {name: of.get((task, variant), {}) for name, variant in FRONT.items()}
-        if not all(set(SEEDS) <= set(each) for each in runs.values()):
+        runs = {name: of.get((task, variant), {}) for name, variant in CANDIDATES.items()}
+        seeds = sorted(set.intersection(*(set(each) for each in runs.values())))
+        if len(seeds) < FEWEST_SEEDS:
             continue
         paces = {name: pace(each) for name, each in runs.items()}
-        reached = {
-            name: FRONT_AT * min(paces.values()) / own if equal_time else FRONT_AT for name, own in paces.items()
-        }
-        values = {name: [score(each[seed], reached[name]) for seed in SEEDS] for name, each in runs.items()}
+        reached = {name: AFTER * min(paces.values()) / own if equal_time else AFTER for name, own in paces.items()}
+        values = {name: [score(each[seed], reached[name]) for seed in seeds] for name, each in runs.items()}
         found[task] = {name: [one for one in of_seeds if one is not None] for name, of_seeds in values.items()}
     return found
 
@@ -50,20 +59,25 @@ def confirmed(of: Episodes, *, equal_time: bool) -> Found:
 def confirmation_table(of: Episodes) -> str:
     """Return Markdown: means over seeds, task by task, and what the tasks say together."""
     parts = []
-    for equal_time, title in ((False, f"after {FRONT_AT:,} interactions"), (True, "in the time of the fastest")):
+    for equal_time, title in ((False, f"after {AFTER:,} interactions"), (True, "in the time of the fastest")):
         found = confirmed(of, equal_time=equal_time)
         if not found:
-            return "No task has its five seeds of each yet."
-        lines = [f"| {title} | " + " | ".join(found) + " |", "|---|" + "---|" * len(found)]
-        for name in FRONT:
+            return f"No task has {FEWEST_SEEDS} seeds of each yet: `revalued reproduce confirmation` makes the runs."
+        lines = [f"| {title} | " + " | ".join(_heads(found)) + " |", "|---|" + "---|" * len(found)]
+        for name in CANDIDATES:
             means = (f"{statistics.fmean(by_name[name]):.0f}" for by_name in found.values())
             lines.append(f"| {name} | " + " | ".join(means) + " |")
         parts += ["\n".join(lines), "\n".join(_against_others(found))]
     return "\n\n".join(parts)
 
 
+def _heads(found: Found) -> list[str]:
+    counts = {task: len(next(iter(by_name.values()))) for task, by_name in found.items()}
+    return [task if count >= CONFIRMATION_SEEDS else f"{task} ({count} seeds)" for task, count in counts.items()]
+
+
 def _against_others(found: Found) -> list[str]:
-    ours, *others = FRONT
+    ours, *others = CANDIDATES
     lines = []
     for other in others:
         pairs = [(by_name[ours], by_name[other]) for by_name in found.values()]

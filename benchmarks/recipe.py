@@ -11,7 +11,7 @@ import statistics
 import sys
 from pathlib import Path
 
-from benchmarks.confirmation import TASKS as CONFIRMING
+from benchmarks.confirmation import PATH as CONFIRMATION
 from benchmarks.confirmation import confirmation_table
 from benchmarks.recipe_runs import AT, FOLDER, FRONT, FRONT_AT, ROOT, Scores, collect, episodes, scores
 
@@ -59,7 +59,7 @@ def _cell(of_seeds: dict[int, float]) -> str:
 
 def front_table(found: Scores) -> str:
     """Return a Markdown table of the candidates that a newcomer compares, each seed's score in brackets."""
-    tasks = sorted({task for task, variant in found if variant in FRONT.values() and task not in CONFIRMING})
+    tasks = sorted({task for task, variant in found if variant in FRONT.values()})
     lines = ["| after 100,000 interactions | " + " | ".join(tasks) + " |", "|---|" + "---|" * len(tasks)]
     for label, variant in FRONT.items():
         cells = [_cell(found.get((task, variant), {}).get(FRONT_AT, {})) or "–" for task in tasks]
@@ -70,7 +70,7 @@ def front_table(found: Scores) -> str:
 def ingredients_table(found: Scores) -> str:
     """Return a Markdown table: each ingredient's score with it / without it, and how many seeds these are means of."""
     used = {variant for *_, with_it, without in INGREDIENTS for variant in (with_it, without)}
-    tasks = sorted({task for task, variant in found if variant in used and task not in CONFIRMING})
+    tasks = sorted({task for task, variant in found if variant in used})
     lines = ["| with / without, seeds | added to | " + " | ".join(tasks) + " |", "|---|---|" + "---|" * len(tasks)]
     for name, base, *variants in INGREDIENTS:
         cells = [_pair(*(found.get((task, variant), {}).get(FRONT_AT, {}) for variant in variants)) for task in tasks]
@@ -91,7 +91,7 @@ def renewed(page: str, path: Path = FOLDER / "results.csv") -> str:
         "front": lambda: front_table(scores(path)),
         "runs": lambda: table(scores(path)),
         "ingredients": lambda: ingredients_table(scores(path)),
-        "confirmation": lambda: confirmation_table(episodes(path)),
+        "confirmation": lambda: confirmation_table(episodes(CONFIRMATION)),
     }
     return _PLACE.sub(lambda match: f"{match[1]}{tables[match['name']]()}\n{match[3]}", page)
 

@@ -24,7 +24,7 @@ AT = (50_000, 100_000, 150_000, 200_000)
 
 FRONT = {
     "`lean`": "ens-10x160-1e-3-norm-mean",
-    "DecQN, tuned so far": "decqn-512-3e-4-norm",
+    "DecQN, tuned": "decqn-512-3e-4-norm",
     "DecQN, the paper's settings": "decqn-512-1e-4",
 }
 """Rows of the front table: what a newcomer compares."""
@@ -46,8 +46,10 @@ Scores = dict[tuple[str, str], dict[int, dict[int, float]]]
 
 
 def episodes(path: Path = FOLDER / "results.csv") -> Episodes:
-    """Return the test episodes of every run."""
+    """Return the test episodes of every run, none before there is a file."""
     found: Episodes = defaultdict(lambda: defaultdict(list))
+    if not path.is_file():
+        return found
     with path.open(newline="") as file:
         for row in csv.DictReader(file):
             episode = Episode(int(row["env_steps"]), float(row["return"]), float(row["wall_s"]))

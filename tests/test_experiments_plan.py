@@ -9,17 +9,26 @@ import pytest
 from revalued.config import TrainConfig, to_dict
 from revalued.envs.suites.control_suite import BENCHMARK_TASKS
 from revalued.errors import UserError
-from revalued.experiments.catalogue import CONTROL_SUITE, EXPERIMENTS, ONE_PER_SIZE, find_experiment
+from revalued.experiments.catalogue import CONFIRMING, CONTROL_SUITE, EXPERIMENTS, ONE_PER_SIZE, find_experiment
 from revalued.experiments.naming import Setting, TaskLabel, format_task, parse_task
 from revalued.experiments.plan import Experiment, PlannedRun, plan, scale_note
-from revalued.experiments.scales import EQUAL_PRICE, LAPTOP_ENV_STEPS, LEAN, LONG_ENV_STEPS, SCALES, find_scale
+from revalued.experiments.scales import (
+    CONFIRMATION_ENV_STEPS,
+    EQUAL_PRICE,
+    LAPTOP_ENV_STEPS,
+    LEAN,
+    LONG_ENV_STEPS,
+    PAPER_CRITIC,
+    SCALES,
+    find_scale,
+)
 from revalued.settings import places
 
 TRAINED = [experiment for experiment in EXPERIMENTS.values() if isinstance(experiment, Experiment)]
 NAMES = [
     "main", "bins", "regulariser", "stochastic-reward", "stochastic-state", "ensemble-size", "sum", "wall-time", "beta",
     "stability", "tabular", "weight-function", "regulariser-reduction", "ensemble-target", "metaworld",
-    "ensembled-baselines", "distributional", "theorems", "long-run",
+    "ensembled-baselines", "distributional", "theorems", "long-run", "confirmation",
 ]  # fmt: skip
 
 
@@ -126,18 +135,19 @@ def test_laptop_runs_differ_from_the_defaults_in_length_threads_and_a_lean_criti
     wide = flat_fields(runs["decqn-wide", "walker-walk", 1].config)
     assert wide == {**default, **expected, **decqn, **EQUAL_PRICE}
     assert wide["normalise_observations"]
-    lengths = {"wall-time": 15_000, "long-run": LONG_ENV_STEPS}
+    lengths = {"wall-time": 15_000, "long-run": LONG_ENV_STEPS, "confirmation": CONFIRMATION_ENV_STEPS}
     for experiment in TRAINED:
         for run in plan(experiment, SCALES["laptop"]):
             assert run.config.schedule.env_steps == lengths.get(experiment.name, LAPTOP_ENV_STEPS)
 
 
 def test_like_is_compared_with_like() -> None:
-    """At laptop scale everything has the same critic, but for the variant that is marked as wider."""
+    """At laptop scale everything has the same critic, but for the variants that say so."""
+    other = {"decqn-wide": EQUAL_PRICE, "decqn-tuned": EQUAL_PRICE, "decqn-paper": PAPER_CRITIC}
     for experiment in TRAINED:
         for run in plan(experiment, SCALES["laptop"]):
             learner = run.config.learner
-            wanted = {**LEAN, **(EQUAL_PRICE if run.variant == "decqn-wide" else {})}
+            wanted = {**LEAN, **other.get(run.variant, {})}
             assert {name: getattr(learner, name) for name in wanted} == wanted, run.title
     assert not any(run.variant == "decqn-wide" for run in plan(trained("main"), SCALES["paper"], 1))
 
@@ -154,6 +164,7 @@ def test_seeds_at_laptop_scale() -> None:
     assert {task for task, count in main.items() if count == 4} == set(ONE_PER_SIZE)
     assert {count for task, count in main.items() if task not in ONE_PER_SIZE} == {2}
     assert seeds("long-run") == {"dog-walk": 1}
+    assert seeds("confirmation") == dict.fromkeys(CONFIRMING, 5)
     assert {count for name in ("bins", "beta", "metaworld") for count in seeds(name).values()} == {2}
     assert len(plan(trained("main"), SCALES["laptop"], 3)) == 3 * 4 * 16  # those who ask get what they ask for
 

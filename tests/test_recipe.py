@@ -6,11 +6,15 @@ import json
 from pathlib import Path
 
 import pytest
-from benchmarks.confirmation import SEEDS, TASKS, confirmation_table, confirmed, pace
+from benchmarks.confirmation import CANDIDATES, FEWEST_SEEDS, confirmation_table, confirmed, pace
 from benchmarks.recipe import INGREDIENTS, PAGES, front_table, ingredients_table, renewed
 from benchmarks.recipe_runs import FOLDER, FRONT, Episode, Scores, changed_settings, collect, scores
 
 from revalued.cli import main
+from revalued.experiments.catalogue import CONFIRMING as TASKS
+from revalued.experiments.catalogue import find_experiment
+from revalued.experiments.plan import Experiment, plan
+from revalued.experiments.scales import SCALES
 from revalued.settings import configure
 
 
@@ -79,14 +83,14 @@ def test_a_pace_does_not_count_pauses() -> None:
 
 
 def test_the_confirmation_compares_at_equal_interactions_and_in_equal_time() -> None:
-    lean, tuned, paper = FRONT.values()
+    lean, tuned, paper = CANDIDATES.values()
     of = {
-        (TASKS[0], lean): {seed: run(2.0, {0: 100, 60: 900}) for seed in SEEDS},  # half as fast
-        (TASKS[0], tuned): {seed: run(1.0, {0: 100, 90: 300}) for seed in SEEDS},
-        (TASKS[0], paper): {seed: run(1.0, {0: 50}) for seed in SEEDS},
-        (TASKS[1], lean): {seed: run(1.0, {0: 1000}) for seed in SEEDS},  # nobody else was there
+        (TASKS[0], lean): {seed: run(2.0, {0: 100, 60: 900}) for seed in range(5)},  # half as fast
+        (TASKS[0], tuned): {seed: run(1.0, {0: 100, 90: 300}) for seed in range(5)},
+        (TASKS[0], paper): {seed: run(1.0, {0: 50}) for seed in range(5)},
+        (TASKS[1], lean): {seed: run(1.0, {0: 1000}) for seed in range(5)},  # nobody else was there
     }
-    names = list(FRONT)
+    names = list(CANDIDATES)
     assert confirmed(of, equal_time=False) == {TASKS[0]: {names[0]: [900] * 5, names[1]: [300] * 5, names[2]: [50] * 5}}
     assert confirmed(of, equal_time=True) == {TASKS[0]: {names[0]: [100] * 5, names[1]: [300] * 5, names[2]: [50] * 5}}
     said = confirmation_table(of)
@@ -97,6 +101,26 @@ def test_the_confirmation_compares_at_equal_interactions_and_in_equal_time() -> 
     assert f"{names[0]} against {names[1]}: -200 [-200, -200]" in said
 
 
-def test_a_task_counts_when_all_candidates_have_all_seeds() -> None:
-    of = {(TASKS[0], variant): {seed: run(1.0, {0: 1}) for seed in range(4)} for variant in FRONT.values()}
+def test_a_task_counts_with_the_seeds_that_all_candidates_have() -> None:
+    runs = {seed: run(1.0, {0: seed}) for seed in range(5)}
+    of = {(TASKS[0], variant): dict(runs) for variant in CANDIDATES.values()}
+    for seed in (0, 4):
+        del of[TASKS[0], "decqn-paper"][seed]
+    assert confirmed(of, equal_time=False)[TASKS[0]] == {name: [1, 2, 3] for name in CANDIDATES}
+    assert f"| {TASKS[0]} (3 seeds) |" in confirmation_table(of)
+    assert FEWEST_SEEDS == 3
+    del of[TASKS[0], "lean"][3]
     assert confirmation_table(of).startswith("No task")
+
+
+def test_the_confirmation_has_the_candidates_of_the_search() -> None:
+    experiment = find_experiment("confirmation")
+    assert isinstance(experiment, Experiment)
+    planned = {run.variant: run.config for run in plan(experiment, SCALES["laptop"], 1, TASKS[:1])}
+    searched = json.loads((FOLDER / "variants.json").read_text())
+    for name in ("`lean`", "DecQN, tuned"):
+        settings = dict(searched[FRONT[name]]["settings"])
+        config = configure(TASKS[0], settings.pop("algo"), settings)
+        for part in ("algorithm", "learner", "exploration", "replay"):
+            assert getattr(planned[CANDIDATES[name]], part) == getattr(config, part), name
+    assert changed_settings(planned["decqn-paper"]) == {"algo": "decqn", "eval_episodes": 3}

@@ -23,7 +23,7 @@ from revalued.experiments.process_executor import ProcessExecutor
 from revalued.experiments.result_files import RESULTS
 from revalued.experiments.run_folders import LOG_NAME
 from revalued.experiments.runner import carry_out
-from revalued.experiments.whole_plan import work_order
+from revalued.experiments.whole_plan import recorded_in_all, work_order
 from revalued.experiments.workload import Workload
 from revalued.run.signals import raise_again
 
@@ -62,7 +62,8 @@ def check_tasks(planned: Sequence[PlannedRun], tasks: Sequence[str]) -> None:
 def train_all(ledgers: Sequence[Ledger], runs: FanOut, command: Sequence[str], *, keep_checkpoints: bool = True) -> int:
     """Train what is not trained yet, or only show it; say how it ended and how to go on."""
     phases = [(group, _jobs(group, runs)) for group in _phases(ledgers)]
-    everything = Workload(*work_order(ledgers), max(jobs for _, jobs in phases))
+    recorded = recorded_in_all(ledgers)
+    everything = Workload(*work_order(ledgers), max(jobs for _, jobs in phases), recorded)
     if runs.dry_run:
         show_plan(ledgers, everything)
         return 0
@@ -74,7 +75,7 @@ def train_all(ledgers: Sequence[Ledger], runs: FanOut, command: Sequence[str], *
         view.say(heading(ledgers, everything))
         with noted_stops() as received:
             for group, jobs in phases:
-                work = Workload(*work_order(group), jobs)
+                work = Workload(*work_order(group), jobs, recorded)
                 with _executor(runs, jobs, view.say, _modules(group)) as executor:
                     failures |= carry_out(
                         group,

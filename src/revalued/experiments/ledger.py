@@ -6,11 +6,12 @@ import fcntl
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from revalued.errors import UserError
 from revalued.experiments.plan import Experiment, PlannedRun, Variant, scale_note
+from revalued.experiments.recorded import RecordedRun, finished_entries, identity, recorded_runs
 from revalued.experiments.result_files import (
     CVAR,
     CVAR_COLUMNS,
@@ -53,8 +54,9 @@ _CRITICS = {
 class Ledger:
     """Collects an experiment's finished runs into results.csv (and cvar.csv) and provenance.json.
 
-    Runs of earlier calls, with other tasks or more seeds, stay in. So do rows whose run folder is gone, until that run
-    is finished anew. What cannot be mixed is refused, and so are folders that hold another run than planned.
+    Runs of earlier calls, with other tasks or more seeds, stay in. So do rows whose run folder is gone, or was on
+    another machine; what other experiments have recorded of the same runs is taken over. What cannot be mixed is
+    refused, and so are folders that hold another run than planned.
     """
 
     def __init__(self, experiment: Experiment, scale: Scale, planned: Sequence[PlannedRun], out: Path) -> None:
@@ -69,11 +71,24 @@ class Ledger:
             self._tables[CVAR] = (CVAR_COLUMNS, cvar_rows)
         self._rows: dict[str, dict[Key, list[Row]]] = {name: {} for name in self._tables}
         self._summaries: dict[Key, Mapping[str, Any]] = {}
+        self._adopted: dict[Key, RecordedRun] = {}
         self._read()
         self._variants = {variant.id: self._described(variant) for variant in experiment.variants_at(scale.name)}
         self._refuse_other_variants()
         for path, run in zip(self.paths, planned, strict=True):
             check_same_run(path, run.config)
+        if not experiment.measures_stability:  # which needs more of a run than others record
+            self._adopt()
+
+    def recorded(self) -> dict[Path, Mapping[str, Any]]:
+        """Return the planned runs that need not be made, because the tables hold them, and what is known about each."""
+        entries = self._entries_before()
+        return {
+            path: {"machine": self._before.get("machine"), "wall_seconds": entries[run.key].get("wall_s")}
+            for path, run in zip(self.paths, self.planned, strict=True)
+            if self._has_rows(entries.get(run.key), run.config.schedule.env_steps)
+            and identity(PurePosixPath(entries[run.key].get("folder", ""))) == identity(path)
+        }
 
     def write(self, failed: Collection[Path] = ()) -> None:
         """Write all files anew from what is on disk now; other processes may be at work on the same experiment."""
@@ -88,8 +103,30 @@ class Ledger:
             found: dict[Key, list[Row]] = {}
             for row in read_table(self.folder / name, columns):
                 found.setdefault(key_of(row), []).append(row)
-            own = {key: rows for key, rows in self._rows[name].items() if key in self._summaries}
+            own = {
+                key: rows for key, rows in self._rows[name].items() if key in self._summaries or key in self._adopted
+            }
             self._rows[name] = found | own
+
+    def _adopt(self) -> None:
+        """Take over the rows of runs that another experiment has recorded and this one has not."""
+        elsewhere = recorded_runs(self.out, self.scale.name, besides=self.experiment.name)
+        here = self._entries_before()
+        for path, run in zip(self.paths, self.planned, strict=True):
+            found = elsewhere.get(identity(path))
+            if found is None or self._has_rows(here.get(run.key), run.config.schedule.env_steps):
+                continue
+            names = self._names(run.key)
+            self._adopted[run.key] = found._replace(facts={**found.facts, **names})
+            self._rows[RESULTS][run.key] = [{**row, "experiment": self.experiment.name, **names} for row in found.rows]
+
+    def _entries_before(self) -> dict[Key, Mapping[str, Any]]:
+        """Return what has been written down about finished runs, by this experiment or by others."""
+        before = {key_of(entry): entry for entry in finished_entries(self._before)}
+        return {key: run.facts for key, run in self._adopted.items()} | before
+
+    def _names(self, key: Key) -> dict[str, Any]:
+        return dict(zip(KEY_COLUMNS, key, strict=True))
 
     def _write(self, failed: Collection[Path]) -> None:
         entries = self._entries(failed)
@@ -99,8 +136,10 @@ class Ledger:
             write_table(self.folder / name, columns, sorted_rows(rows))
         known = list(self._summaries.values())
         if len(known) < len(finished):
-            known.append(self._before)
-        facts = {name: merged(entry[name] for entry in known) for name in ("versions", "machine")} if known else {}
+            known += [self._before, *(run.origin for run in self._adopted.values())]
+        facts = (
+            {name: merged(entry.get(name, {}) for entry in known) for name in ("versions", "machine")} if known else {}
+        )
         seeds = sorted({seed for _, _, seed in entries})
         tasks = list(dict.fromkeys([*(run.task for run in self.planned), *(task for _, task, _ in entries)]))
         env_steps = [run.config.schedule.env_steps for run in self.planned]
@@ -119,7 +158,7 @@ class Ledger:
 
     def _entries(self, failed: Collection[Path]) -> dict[Key, Mapping[str, Any]]:
         """Return what is known about each run: those planned, and those that earlier calls finished."""
-        before = {key_of(entry): entry for entry in self._before.get("runs", []) if entry["status"] == "finished"}
+        before = self._entries_before()
         planned = {
             run.key: (path, run.config.schedule.env_steps) for path, run in zip(self.paths, self.planned, strict=True)
         }
@@ -152,7 +191,7 @@ class Ledger:
             steps, status = summary["env_steps"], "finished"
             self._note_finished(key, path, summary)
         return {
-            **dict(zip(KEY_COLUMNS, key, strict=True)),
+            **self._names(key),
             "status": status,
             "env_steps": steps,
             "wall_s": None if summary is None else summary["wall_seconds"],
@@ -165,7 +204,7 @@ class Ledger:
         """Read a finished run's tables, once: they will not change any more."""
         if key not in self._summaries:
             self._summaries[key] = summary
-            identity = {"experiment": self.experiment.name, **dict(zip(KEY_COLUMNS, key, strict=True))}
+            identity = {"experiment": self.experiment.name, **self._names(key)}
             for name, (_, read) in self._tables.items():
                 self._rows[name][key] = [{**identity, **row} for row in read(path)]
 

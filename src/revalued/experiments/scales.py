@@ -26,10 +26,16 @@ LEAN: Mapping[str, Any] = MappingProxyType({"hidden_size": 160, "learning_rate":
 """The critic of every run at laptop scale: ten of them have the arithmetic of one of width 512."""
 EQUAL_PRICE: Mapping[str, Any] = MappingProxyType({"hidden_size": 512, "learning_rate": 3e-4})
 """What differs in a single critic that costs as much as ten lean ones."""
+PAPER_CRITIC: Mapping[str, Any] = MappingProxyType(
+    {"hidden_size": 512, "learning_rate": 1e-4, "normalise_observations": False}
+)
+"""The critic of the paper, for runs that have it whatever the scale."""
 LAPTOP_ENV_STEPS = 150_000
 LAPTOP_SEEDS = 2
 LAPTOP_MORE_SEEDS = 4
 """Of the main experiment, on one task for each size of N."""
+CONFIRMATION_ENV_STEPS = 100_000
+CONFIRMATION_SEEDS = 5
 LONG_ENV_STEPS = 1_000_000
 """Of the runs that ask what happens at the end."""
 

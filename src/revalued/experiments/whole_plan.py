@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from revalued.experiments.ledger import Ledger
 from revalued.experiments.plan import PlannedRun
@@ -16,6 +17,13 @@ def share_runs(ledgers: Sequence[Ledger]) -> None:
     for ledger in ledgers:
         for number, (path, run) in enumerate(zip(ledger.paths, ledger.planned, strict=True)):
             ledger.paths[number] = known.setdefault((path.parent, run_hash(run.config)), path)
+
+
+def recorded_in_all(ledgers: Sequence[Ledger]) -> dict[Path, Mapping[str, Any]]:
+    """Return the runs that need not be made: every experiment that wants one has it in its table."""
+    found = [ledger.recorded() for ledger in ledgers]
+    missing = {path for ledger, own in zip(ledgers, found, strict=True) for path in ledger.paths if path not in own}
+    return {path: facts for own in found for path, facts in own.items() if path not in missing}
 
 
 def work_order(ledgers: Sequence[Ledger]) -> tuple[list[PlannedRun], list[Path]]:

@@ -11,6 +11,7 @@ import dataclasses
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from revalued.config import TrainConfig
@@ -22,9 +23,18 @@ from revalued.run.provenance import machine
 
 
 class Workload:
-    """The runs of an experiment by folder; equal configurations have the same folder and are trained once."""
+    """The runs of an experiment by folder; equal configurations have the same folder and are trained once.
 
-    def __init__(self, planned: Sequence[PlannedRun], paths: Sequence[Path], jobs: int) -> None:
+    `recorded` runs are finished too: tables of results hold them, whether or not their folders are still there.
+    """
+
+    def __init__(
+        self,
+        planned: Sequence[PlannedRun],
+        paths: Sequence[Path],
+        jobs: int,
+        recorded: Mapping[Path, Mapping[str, Any]] = MappingProxyType({}),
+    ) -> None:
         self.runs: dict[Path, PlannedRun] = {}
         for path, run in zip(paths, planned, strict=True):
             self.runs.setdefault(path, run)
@@ -37,7 +47,8 @@ class Workload:
         self._env_steps = {path: env_steps_so_far(path) for path in self.runs}
         self._running: list[Path] = []
         for path, run in self.runs.items():
-            summary = finished_summary(path, run.config.schedule.env_steps)
+            summary: Mapping[str, Any] | None = finished_summary(path, run.config.schedule.env_steps)
+            summary = recorded.get(path) if summary is None else summary
             if summary is not None:
                 self.note_finished(path, summary)
 
@@ -121,7 +132,7 @@ class Workload:
     def note_finished(self, path: Path, summary: Mapping[str, Any]) -> None:
         """Note that a run is finished, and how long it took if that was on this machine."""
         self.finished.add(path)
-        if summary.get("machine") == self._machine:
+        if summary.get("machine") == self._machine and summary.get("wall_seconds") is not None:
             self._seconds.setdefault(self._kinds[path], []).append(float(summary["wall_seconds"]))
             self._expected.clear()
 

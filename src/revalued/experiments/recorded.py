@@ -1,0 +1,58 @@
+"""Finished runs as tables of results know them, also where their folders are gone or were on another machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple
+
+from revalued.experiments.result_files import (
+    PROVENANCE,
+    RESULT_COLUMNS,
+    RESULTS,
+    Row,
+    key_of,
+    read_provenance,
+    read_table,
+)
+
+Identity = tuple[str, str]
+"""What tells a run from all others: its task's folder, and the hash of its configuration."""
+
+
+class RecordedRun(NamedTuple):
+    """A finished run of some experiment."""
+
+    facts: Mapping[str, Any]
+    """Its entry among the experiment's runs."""
+    rows: list[Row]
+    """Its test episodes."""
+    origin: Mapping[str, Any]
+    """The provenance of the experiment: versions, machine."""
+
+
+def identity(folder: PurePosixPath | Path) -> Identity:
+    """Return which run a folder belongs to; the preset in its name is only where the settings came from."""
+    return folder.parent.name, folder.name.rpartition("-")[2]
+
+
+def finished_entries(provenance: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Return the entries of an experiment's finished runs."""
+    return (entry for entry in provenance.get("runs", []) if entry["status"] == "finished")
+
+
+def recorded_runs(out: Path, scale: str, besides: str) -> dict[Identity, RecordedRun]:
+    """Return the finished runs that the experiments of a folder have in their tables, without those of one of them."""
+    found: dict[Identity, RecordedRun] = {}
+    for file in sorted(out.glob(f"*/{PROVENANCE}")):
+        origin = read_provenance(file.parent) or {}
+        entries = {key_of(entry): entry for entry in finished_entries(origin) if "folder" in entry}
+        if file.parent.name == besides or origin.get("scale") != scale or not entries:
+            continue
+        rows: dict[Any, list[Row]] = {key: [] for key in entries}
+        for row in read_table(file.parent / RESULTS, RESULT_COLUMNS):
+            rows.get(key_of(row), []).append(row)
+        for key, entry in entries.items():
+            if rows[key]:
+                found[identity(PurePosixPath(entry["folder"]))] = RecordedRun(entry, rows[key], origin)
+    return found
