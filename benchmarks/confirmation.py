@@ -39,14 +39,15 @@ def pace(runs: dict[int, list[Episode]]) -> float:
 
 
 def confirmed(of: Episodes, *, equal_time: bool) -> Found:
-    """Return the scores, with the seeds that all candidates have finished, of the tasks where these are enough.
+    """Return the scores by task: of every candidate that has enough seeds there, with those that all of them have.
 
     In equal time everyone has as long as the fastest takes to the end, so the others make fewer interactions.
     """
     found: Found = {}
     for task in TASKS:
-        runs = {name: of.get((task, variant), {}) for name, variant in CANDIDATES.items()}
-        seeds = sorted(set.intersection(*(set(each) for each in runs.values())))
+        all_runs = {name: of.get((task, variant), {}) for name, variant in CANDIDATES.items()}
+        runs = {name: each for name, each in all_runs.items() if len(each) >= FEWEST_SEEDS}
+        seeds = sorted(set.intersection(*(set(each) for each in runs.values()))) if len(runs) > 1 else []
         if len(seeds) < FEWEST_SEEDS:
             continue
         paces = {name: pace(each) for name, each in runs.items()}
@@ -62,10 +63,12 @@ def confirmation_table(of: Episodes) -> str:
     for equal_time, title in ((False, f"after {AFTER:,} interactions"), (True, "in the time of the fastest")):
         found = confirmed(of, equal_time=equal_time)
         if not found:
-            return f"No task has {FEWEST_SEEDS} seeds of each yet: `revalued reproduce confirmation` makes the runs."
+            return (
+                f"No task has {FEWEST_SEEDS} seeds of two candidates yet: `revalued reproduce confirmation` makes them."
+            )
         lines = [f"| {title} | " + " | ".join(_heads(found)) + " |", "|---|" + "---|" * len(found)]
         for name in CANDIDATES:
-            means = (f"{statistics.fmean(by_name[name]):.0f}" for by_name in found.values())
+            means = (f"{statistics.fmean(by_name[name]):.0f}" if name in by_name else "–" for by_name in found.values())
             lines.append(f"| {name} | " + " | ".join(means) + " |")
         parts += ["\n".join(lines), "\n".join(_against_others(found))]
     return "\n\n".join(parts)
@@ -80,7 +83,9 @@ def _against_others(found: Found) -> list[str]:
     ours, *others = CANDIDATES
     lines = []
     for other in others:
-        pairs = [(by_name[ours], by_name[other]) for by_name in found.values()]
+        pairs = [(by_name[ours], by_name[other]) for by_name in found.values() if ours in by_name and other in by_name]
+        if not pairs:
+            continue
         value, (low, high) = interquartile_difference([pair[0] for pair in pairs], [pair[1] for pair in pairs])
         ahead = sum(statistics.fmean(first) > statistics.fmean(second) for first, second in pairs)
         lines.append(

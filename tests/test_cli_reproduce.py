@@ -59,6 +59,9 @@ def test_every_experiment_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
         (["main", "--tasks", "walker-wlak"], "did you mean walker-walk"),
         (["main", "--tasks", "walker-walk@x"], "cannot be read"),
         (["main", "--sedes", "2"], "did you mean --seeds"),
+        (["main", "--variants", "revalud"], "did you mean revalued"),
+        (["all", "--variants", "revalued"], "--variants goes with the name of one of them"),
+        (["theorems", "--variants", "decqn"], "computed, not trained"),
         (["main", "--seeds", "0"], "seeds = 0 is not possible"),
         (["main", "--jobs", "0"], "jobs = 0 is not possible"),
         (["theorems", "--seeds", "2"], "computed, not trained"),
@@ -70,6 +73,21 @@ def test_mistakes_are_said_in_one_line(arguments: list[str], expected: str) -> N
     message = refused(reproduce, *arguments)
     assert expected in message
     assert "\n" not in message
+
+
+def test_some_variants_now_and_the_others_later(capsys: pytest.CaptureFixture[str]) -> None:
+    flags = ["--scale", "smoke", "--tasks", "toy-levers", "--quiet"]
+    for names, without in ((["bdq,decqn"], "without revalued"), (["revalued", "decqn"], "")):
+        assert reproduce(["main", "--variants", *names, *flags]) == 0
+        found = json.loads(Path("results/main/provenance.json").read_text())
+        assert without in found["scale_note"]
+    assert sorted({row["variant"] for row in read_csv(Path("results/main/results.csv"))}) == [
+        "bdq",
+        "decqn",
+        "revalued",
+    ]
+    assert "without revalued" not in found["scale_note"]
+    assert len(found["runs"]) == 3
 
 
 def test_a_dry_run_shows_the_plan_and_writes_nothing(capsys: pytest.CaptureFixture[str]) -> None:

@@ -32,6 +32,10 @@ NAMES = [
 ]  # fmt: skip
 
 
+def names(runs: list[PlannedRun]) -> set[str]:
+    return {run.variant for run in runs}
+
+
 def flat_fields(config: TrainConfig) -> dict[str, object]:
     data = to_dict(config)
     return {
@@ -219,21 +223,23 @@ def test_every_comparison_has_its_first_seed_before_any_has_its_second() -> None
 
 def test_the_note_says_what_differs_from_the_paper() -> None:
     runs = plan(trained("ensemble-size"), SCALES["laptop"])
-    note = scale_note(trained("ensemble-size"), SCALES["laptop"], runs, [0, 1, 2], [run.task for run in runs])
+    note = scale_note(
+        trained("ensemble-size"), SCALES["laptop"], runs, [0, 1, 2], [run.task for run in runs], names(runs)
+    )
     assert "150,000 interactions per run (paper: 500,000 to 2,000,000, our reading" in note
     assert "3 seeds (paper: 10)" in note
     assert "critics 160 wide (paper: 512); learning rate 0.001 (paper: 0.0001); observations normalised" in note
     assert "without revalued-k15, walker-run, quadruped-run, dog-trot, dog-run" in note
     runs = plan(trained("main"), SCALES["laptop"])
-    note = scale_note(trained("main"), SCALES["laptop"], runs, [0, 1, 2, 3], [run.task for run in runs])
+    note = scale_note(trained("main"), SCALES["laptop"], runs, [0, 1, 2, 3], [run.task for run in runs], names(runs))
     assert "2 to 4 seeds (paper: 10)" in note
     assert "without" not in note
     runs = plan(trained("main"), SCALES["smoke"])
-    note = scale_note(trained("main"), SCALES["smoke"], runs, [0], [run.task for run in runs])
+    note = scale_note(trained("main"), SCALES["smoke"], runs, [0], [run.task for run in runs], names(runs))
     assert "ensembles of 2 critics" in note
     assert "the returns mean nothing" in note
     runs = plan(trained("wall-time"), SCALES["laptop"])
-    note = scale_note(trained("wall-time"), SCALES["laptop"], runs, [0, 1, 2], [run.task for run in runs])
+    note = scale_note(trained("wall-time"), SCALES["laptop"], runs, [0, 1, 2], [run.task for run in runs], names(runs))
     assert "15,000 interactions per run (paper: 500,000)" in note
     assert "one run at a time with all cores" in note
     assert "every 500 updates (paper: 1,000)" in note

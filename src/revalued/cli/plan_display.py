@@ -126,4 +126,5 @@ def _seeds(ledger: Ledger, task: str) -> int:
 
 def _note(ledger: Ledger) -> str:
     seeds = sorted({run.seed for run in ledger.planned})
-    return scale_note(ledger.experiment, ledger.scale, ledger.planned, seeds, _tasks(ledger))
+    variants = {run.variant for run in ledger.planned}
+    return scale_note(ledger.experiment, ledger.scale, ledger.planned, seeds, _tasks(ledger), variants)

@@ -33,6 +33,8 @@ class ReproduceArguments:
     """Number of seeds; by default the scale's: 1, 2 (4 on some tasks of `main`) or 10."""
     tasks: tuple[str, ...] = ()
     """Tasks instead of the scale's own, such as walker-walk, or cheetah-run@30 for 30 bins only."""
+    variants: tuple[str, ...] = ()
+    """Only some of what the experiment compares, such as revalued decqn; the others can follow later."""
     out: Path = Path("results")
     """Folder for results and runs."""
     keep_checkpoints: bool = False
@@ -44,8 +46,9 @@ def reproduce(arguments: list[str]) -> int:
     """Carry out `revalued reproduce`."""
     given = parse(ReproduceArguments, "reproduce", arguments)
     scale = find_scale(given.scale)
-    if given.name == ALL and given.tasks:
-        raise UserError("all experiments have tasks of their own: --tasks goes with the name of one of them")
+    if given.name == ALL and (given.tasks or given.variants):
+        flag, what = ("--tasks", "tasks") if given.tasks else ("--variants", "variants")
+        raise UserError(f"all experiments have {what} of their own: {flag} goes with the name of one of them")
     chosen = list(EXPERIMENTS.values()) if given.name == ALL else [find_experiment(given.name)]
     trained = [experiment for experiment in chosen if isinstance(experiment, Experiment)]
     ledgers = [_ledger(experiment, scale, given) for experiment in trained]
@@ -59,16 +62,20 @@ def reproduce(arguments: list[str]) -> int:
 
 
 def _ledger(experiment: Experiment, scale: Scale, given: ReproduceArguments) -> Ledger:
-    tasks = [name for text in given.tasks for name in text.split(",") if name]
-    planned = plan(experiment, scale, given.seeds, tasks)
+    tasks, variants = _names(given.tasks), _names(given.variants)
+    planned = plan(experiment, scale, given.seeds, tasks, variants)
     # The catalogue's own tasks are known to exist, but MetaWorld may not be installed.
     check_tasks(planned, tasks or [task for task in METAWORLD[:1] if task in experiment.tasks[scale.name]])
     return Ledger(experiment, scale, planned, given.out)
 
 
+def _names(given: tuple[str, ...]) -> list[str]:
+    return [name for text in given for name in text.split(",") if name]
+
+
 def _compute(experiment: ComputedExperiment, scale: Scale, given: ReproduceArguments) -> None:
-    if given.tasks or (given.seeds is not None and given.name != ALL):
-        raise UserError(f"{experiment.name} is computed, not trained: it has neither --tasks nor --seeds")
+    if given.tasks or given.variants or (given.seeds is not None and given.name != ALL):
+        raise UserError(f"{experiment.name} is computed, not trained: it has no --tasks, --variants or --seeds")
     if given.runs.dry_run:
         print(f"{experiment.name}: {experiment.title}\n{experiment.source}.\n{experiment.compares}")
         print(f"computed without training, within minutes; results: {given.out / experiment.name}\n")

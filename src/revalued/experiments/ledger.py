@@ -73,7 +73,9 @@ class Ledger:
         self._summaries: dict[Key, Mapping[str, Any]] = {}
         self._adopted: dict[Key, RecordedRun] = {}
         self._read()
-        self._variants = {variant.id: self._described(variant) for variant in experiment.variants_at(scale.name)}
+        taking_part = {run.variant for run in planned}
+        compared = [variant for variant in experiment.variants_at(scale.name) if variant.id in taking_part]
+        self._variants = {variant.id: self._described(variant) for variant in compared}
         self._refuse_other_variants()
         for path, run in zip(self.paths, planned, strict=True):
             check_same_run(path, run.config)
@@ -141,13 +143,14 @@ class Ledger:
             {name: merged(entry.get(name, {}) for entry in known) for name in ("versions", "machine")} if known else {}
         )
         seeds = sorted({seed for _, _, seed in entries})
+        variants = {variant for variant, _, _ in entries}
         tasks = list(dict.fromkeys([*(run.task for run in self.planned), *(task for _, task, _ in entries)]))
         env_steps = [run.config.schedule.env_steps for run in self.planned]
         write_provenance(
             self.folder,
             title=self.experiment.title,
             scale=self.scale.name,
-            scale_note=scale_note(self.experiment, self.scale, self.planned, seeds, tasks),
+            scale_note=scale_note(self.experiment, self.scale, self.planned, seeds, tasks, variants),
             seeds=seeds,
             tasks=tasks,
             variants={**self._before.get("variants", {}), **self._variants},

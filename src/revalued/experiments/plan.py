@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from revalued.algorithms.presets import preset
 from revalued.config import LearnerConfig, TrainConfig
-from revalued.errors import UserError
+from revalued.errors import UserError, unknown_name
 from revalued.experiments.naming import Setting, TaskLabel, format_task, parse_task
 from revalued.experiments.scales import PAPER_SEEDS, Scale, paper_env_steps
 from revalued.settings import configure
@@ -116,23 +116,37 @@ def labels_at(experiment: Experiment, scale: Scale, chosen: Sequence[str] = ()) 
     return list(dict.fromkeys(labels))
 
 
-def plan(experiment: Experiment, scale: Scale, seeds: int | None = None, tasks: Sequence[str] = ()) -> list[PlannedRun]:
-    """Return all runs; every comparison has its first seed before any has its second."""
-    labels, variants = labels_at(experiment, scale, tasks), experiment.variants_at(scale.name)
+def plan(
+    experiment: Experiment,
+    scale: Scale,
+    seeds: int | None = None,
+    tasks: Sequence[str] = (),
+    variants: Sequence[str] = (),
+) -> list[PlannedRun]:
+    """Return all runs, or those of some variants; every comparison has its first seed before any has its second."""
+    labels, compared = labels_at(experiment, scale, tasks), _chosen(experiment.variants_at(scale.name), variants)
     counts = {label: experiment.seeds_at(scale, label.task) if seeds is None else seeds for label in labels}
     for count in counts.values():
         if not 1 <= count <= MAX_SEEDS:
             raise UserError(f"seeds = {count} is not possible: it must be at least 1 and at most {MAX_SEEDS:,}")
-    refuse_too_many(sum(counts.values()) * len(variants))
-    compared = [
-        (variant, label, run_config(experiment, scale, variant, label)) for label in labels for variant in variants
+    refuse_too_many(sum(counts.values()) * len(compared))
+    configs = [
+        (variant, label, run_config(experiment, scale, variant, label)) for label in labels for variant in compared
     ]
     return [
         PlannedRun(variant.id, format_task(label), seed, dataclasses.replace(config, seed=seed))
         for seed in range(max(counts.values(), default=0))
-        for variant, label, config in compared
+        for variant, label, config in configs
         if seed < counts[label]
     ]
+
+
+def _chosen(variants: Sequence[Variant], names: Sequence[str]) -> Sequence[Variant]:
+    known = {variant.id: variant for variant in variants}
+    for name in names:
+        if name not in known:
+            raise unknown_name("variant", name, known)
+    return [variant for variant in variants if variant.id in names] if names else variants
 
 
 def refuse_too_many(runs: int) -> None:
@@ -156,9 +170,14 @@ def run_config(experiment: Experiment, scale: Scale, variant: Variant, label: Ta
 
 
 def scale_note(
-    experiment: Experiment, scale: Scale, planned: Sequence[PlannedRun], seeds: Sequence[int], tasks: Sequence[str]
+    experiment: Experiment,
+    scale: Scale,
+    planned: Sequence[PlannedRun],
+    seeds: Sequence[int],
+    tasks: Sequence[str],
+    variants: Collection[str],
 ) -> str:
-    """Say which seeds, ensembles, interactions and tasks stand for the paper's."""
+    """Say which seeds, ensembles, interactions, tasks and variants stand for the paper's."""
     if scale.name == "sweep":
         return f"A sweep of our own, not an experiment of the paper; {_interactions(planned)}, {len(seeds)} seeds."
     parts = [f"{_interactions(planned)} (paper: {_paper_interactions(experiment, planned)})"]
@@ -169,8 +188,7 @@ def scale_note(
     eval_every = max(run.config.schedule.eval_every for run in planned)
     if eval_every != _PAPER_EVAL_EVERY:
         parts.append(f"a test episode every {eval_every:,} updates (paper: {_PAPER_EVAL_EVERY:,})")
-    taking_part = {run.variant for run in planned}
-    left_out = [variant.id for variant in experiment.variants_at("paper") if variant.id not in taking_part]
+    left_out = [variant.id for variant in experiment.variants_at("paper") if variant.id not in variants]
     left_out += _tasks_left_out(experiment, tasks)
     if left_out:
         parts.append(f"without {', '.join(left_out)}")
