@@ -138,7 +138,7 @@ def test_sample_efficiency_is_the_area_under_the_curve(tmp_path: Path) -> None:
 def test_questions_are_marked() -> None:
     found = [Finding(claim.statement, "laptop", ()) for claim in CLAIMS]
     questions = {claim.experiment for claim, finding in zip(CLAIMS, found, strict=True) if finding.is_question}
-    assert questions == {"main", "regulariser-reduction", "ensemble-target", "weight-function"}
+    assert questions == {"main", "regulariser-reduction", "ensemble-target", "weight-function", "confirmation"}
 
 
 def test_every_claim_is_about_an_experiment_of_the_catalogue() -> None:
