@@ -24,7 +24,7 @@ AT = (50_000, 100_000, 150_000, 200_000)
 
 FRONT = {
     "`lean`": "ens-10x160-1e-3-norm-mean",
-    "DecQN, tuned": "decqn-512-3e-4-norm",
+    "DecQN, tuned": "decqn-512-3e-4-norm-tr01",
     "DecQN, the paper's settings": "decqn-512-1e-4",
 }
 """Rows of the front table: what a newcomer compares."""

@@ -33,11 +33,13 @@ def test_a_score_is_the_mean_of_the_last_15_000_interactions(tmp_path: Path) -> 
 
 
 def test_the_front_table_has_a_dash_where_there_is_no_run() -> None:
-    lean, tuned, *_ = FRONT.values()
-    found: Scores = {("a", lean): {100_000: {0: 2.0, 1: 4.0}}, ("b", tuned): {100_000: {0: 7.0}}}
+    lean, tuned, paper = FRONT.values()
+    found: Scores = {("a", lean): {100_000: {0: 2.0, 1: 4.0}}, ("a", tuned): {100_000: {0: 7.0}}}
+    found |= {("b", tuned): {100_000: {0: 7.0}}, ("b", paper): {100_000: {0: 1.0}}}
+    found |= {("c", lean): {100_000: {0: 9.0}}}  # nothing to compare it with: no column
     lines = front_table(found).splitlines()
     assert lines[2] == "| `lean` | **3** (2, 4) | – |"
-    assert lines[3].endswith("| – | **7** (7) |")
+    assert lines[3].endswith("| **7** (7) | **7** (7) |")
 
 
 def test_an_ingredient_has_the_means_with_it_and_without_it() -> None:

@@ -37,7 +37,7 @@ class Contestant:
 
 
 _LEAN = {"algo": "lean"}
-_PLAIN = {"algo": "decqn", "learning_rate": 3e-4, "normalise_observations": True}
+_PLAIN = {"algo": "decqn", "learning_rate": 3e-4, "normalise_observations": True, "target_update_rate": 0.01}
 _PPO: dict[str, Any] = {}
 _DQN: dict[str, Any] = {}
 _SAC: dict[str, Any] = {}
