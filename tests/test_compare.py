@@ -41,7 +41,7 @@ def test_our_settings_are_settings(tmp_path: Path) -> None:
     from revalued.settings import configure
     from revalued.validation import validate
 
-    for name in (*OURS, "dqn"):
+    for name in (*OURS, "decqn-paper", "dqn"):
         for own in CONTESTANTS[name].settings.values():
             given = dict(own)
             validate(configure("toy-levers", str(given.pop("algo")), given))

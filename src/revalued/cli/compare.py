@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from revalued.envs import Task
 
 
+_DAY_SECONDS = 86_400.0
+"""Time from which the bar estimates: a run takes minutes, not the half minute that bars are made for."""
+
+
 @dataclass(frozen=True)
 class CompareArguments:
     """Compare us with what people would use instead: the same problem, the same budget, the same test episodes.
@@ -33,7 +37,7 @@ class CompareArguments:
     against: tuple[str, ...] = ("sb3-ppo", "tianshou-bdq", "random")
     """With whom: sb3-ppo, sb3-dqn, sb3-sac, tianshou-bdq, random."""
     ours: tuple[str, ...] = OURS
-    """Who plays for us: lean, decqn, dqn."""
+    """Who plays for us: lean, decqn, decqn-paper, dqn."""
     seeds: int = 3
     """Number of seeds of everybody."""
     budget_minutes: float | None = None
@@ -113,10 +117,19 @@ class _View:
 
     def __init__(self, title: str, *, quiet: bool) -> None:
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeElapsedColumn,
+            TimeRemainingColumn,
+        )
 
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        self._bar = Progress(*columns, console=Console(stderr=True, quiet=quiet), disable=quiet)
+        times = (TimeElapsedColumn(), TextColumn("left:"), TimeRemainingColumn())
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), *times)
+        console = Console(stderr=True, quiet=quiet)
+        self._bar = Progress(*columns, console=console, disable=quiet, speed_estimate_period=_DAY_SECONDS)
         self._title = title
         self._shown: TaskID | None = None
 

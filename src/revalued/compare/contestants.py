@@ -69,6 +69,7 @@ def _ours(title: str, base: Mapping[str, Any], other_rate: float) -> Contestant:
 CONTESTANTS: Final[dict[str, Contestant]] = {
     "lean": _ours("revalued: lean", _LEAN, 3e-4),
     "decqn": _ours("revalued: DecQN", _PLAIN, 1e-3),
+    "decqn-paper": _ours("revalued: DecQN, the paper's settings", {"algo": "decqn"}, 3e-4),
     "dqn": _ours("revalued: DQN on joint actions", {**_PLAIN, "algo": "dqn"}, 1e-3),
     "sb3-ppo": Contestant(
         "Stable-Baselines3 PPO",
