@@ -98,8 +98,8 @@ CLAIMS: tuple[Claim, ...] = (
         "main", "revalued", "decqn-wide", "Does REValueD with ten lean critics beat DecQN with one that costs the same?"
     ),
     Claim("main", "decqn-wide", "decqn", "Is a wide critic better than a lean one?"),
-    Claim("confirmation", "lean", "decqn-tuned", "Does `lean` beat a DecQN of its price that was tuned as hard?"),
-    Claim("confirmation", "lean", "decqn-paper", "Does `lean` beat DecQN with the paper's settings?"),
+    Claim("confirmation", "lean", "decqn-tuned", "Does lean beat a DecQN of its price that was tuned as hard?"),
+    Claim("confirmation", "lean", "decqn-paper", "Does lean beat DecQN with the paper's settings?"),
     Claim("regulariser-reduction", "revalued-mean", "revalued", "Is averaging the regulariser better than its sum?"),
     Claim(
         "ensemble-target", "revalued-mean-of-max", "revalued",
