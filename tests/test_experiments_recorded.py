@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from experiment_helpers import SCALE, TOY, InThisProcess, read_csv
+from revalued.errors import UserError
 from revalued.experiments.ledger import Ledger
 from revalued.experiments.overview import Overview
 from revalued.experiments.plan import Experiment, Variant, plan
@@ -75,6 +76,15 @@ def test_another_experiment_takes_over_what_it_shares(elsewhere: Path) -> None:
     provenance = [json.loads((elsewhere / name / "provenance.json").read_text()) for name in ("ablation", "toy")]
     assert provenance[0]["versions"] == provenance[1]["versions"]
     assert provenance[0]["runs"] == [run for run in provenance[1]["runs"] if run["variant"] == "decqn"]
+
+
+def test_a_damaged_table_of_an_experiment_that_shares_nothing_is_not_opened(elsewhere: Path) -> None:
+    (elsewhere / "toy" / "results.csv").write_text("nonsense")
+    other = replace(ABLATION, overrides={"n_step": 1})
+    trained, _ = reproduce(elsewhere, other)
+    assert len(trained) == 1
+    with pytest.raises(UserError, match="toy/results.csv has other columns"):
+        reproduce(elsewhere, replace(ABLATION, name="sharing"))
 
 
 def test_what_is_measured_in_every_update_is_not_taken_over(elsewhere: Path) -> None:

@@ -112,15 +112,19 @@ class Ledger:
 
     def _adopt(self) -> None:
         """Take over the rows of runs that another experiment has recorded and this one has not."""
-        elsewhere = recorded_runs(self.out, self.scale.name, besides=self.experiment.name)
         here = self._entries_before()
-        for path, run in zip(self.paths, self.planned, strict=True):
-            found = elsewhere.get(identity(path))
-            if found is None or self._has_rows(here.get(run.key), run.config.schedule.env_steps):
-                continue
-            names = self._names(run.key)
-            self._adopted[run.key] = found._replace(facts={**found.facts, **names})
-            self._rows[RESULTS][run.key] = [{**row, "experiment": self.experiment.name, **names} for row in found.rows]
+        missing = {
+            run: identity(path)
+            for path, run in zip(self.paths, self.planned, strict=True)
+            if not self._has_rows(here.get(run.key), run.config.schedule.env_steps)
+        }
+        elsewhere = recorded_runs(self.out, self.scale.name, set(missing.values()))
+        for run, wanted in missing.items():
+            if found := elsewhere.get(wanted):
+                names = self._names(run.key)
+                self._adopted[run.key] = found._replace(facts={**found.facts, **names})
+                identified = {"experiment": self.experiment.name, **names}
+                self._rows[RESULTS][run.key] = [{**row, **identified} for row in found.rows]
 
     def _entries_before(self) -> dict[Key, Mapping[str, Any]]:
         """Return what has been written down about finished runs, by this experiment or by others."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
@@ -10,6 +10,7 @@ from revalued.experiments.result_files import (
     PROVENANCE,
     RESULT_COLUMNS,
     RESULTS,
+    Key,
     Row,
     key_of,
     read_provenance,
@@ -41,18 +42,18 @@ def finished_entries(provenance: Mapping[str, Any]) -> Iterator[Mapping[str, Any
     return (entry for entry in provenance.get("runs", []) if entry["status"] == "finished")
 
 
-def recorded_runs(out: Path, scale: str, besides: str) -> dict[Identity, RecordedRun]:
-    """Return the finished runs that the experiments of a folder have in their tables, without those of one of them."""
+def recorded_runs(out: Path, scale: str, wanted: Collection[Identity]) -> dict[Identity, RecordedRun]:
+    """Return those of the wanted runs that the experiments of a folder have in their tables; others are not opened."""
     found: dict[Identity, RecordedRun] = {}
     for file in sorted(out.glob(f"*/{PROVENANCE}")):
         origin = read_provenance(file.parent) or {}
-        entries = {key_of(entry): entry for entry in finished_entries(origin) if "folder" in entry}
-        if file.parent.name == besides or origin.get("scale") != scale or not entries:
-            continue
-        rows: dict[Any, list[Row]] = {key: [] for key in entries}
-        for row in read_table(file.parent / RESULTS, RESULT_COLUMNS):
-            rows.get(key_of(row), []).append(row)
-        for key, entry in entries.items():
-            if rows[key]:
-                found[identity(PurePosixPath(entry["folder"]))] = RecordedRun(entry, rows[key], origin)
+        entries = {
+            key_of(entry): (own, entry)
+            for entry in finished_entries(origin)
+            if origin.get("scale") == scale and (own := identity(PurePosixPath(entry.get("folder", "")))) in wanted
+        }
+        rows: dict[Key, list[Row]] = {}
+        for row in read_table(file.parent / RESULTS, RESULT_COLUMNS) if entries else ():
+            rows.setdefault(key_of(row), []).append(row)
+        found |= {own: RecordedRun(entry, rows[key], origin) for key, (own, entry) in entries.items() if key in rows}
     return found
