@@ -83,7 +83,7 @@ def test_a_damaged_table_of_an_experiment_that_shares_nothing_is_not_opened(else
     other = replace(ABLATION, overrides={"n_step": 1})
     trained, _ = reproduce(elsewhere, other)
     assert len(trained) == 1
-    with pytest.raises(UserError, match="toy/results.csv has other columns"):
+    with pytest.raises(UserError, match=r"toy/results\.csv has other columns"):
         reproduce(elsewhere, replace(ABLATION, name="sharing"))
 
 

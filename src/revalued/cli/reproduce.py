@@ -30,7 +30,7 @@ class ReproduceArguments:
     scale: str = "laptop"
     """`smoke` (a minute or two), `laptop` (two cores, overnight) or `paper` (its whole protocol)."""
     seeds: int | None = None
-    """Number of seeds; by default the scale's: 1, 2 (4 on some tasks of `main`) or 10."""
+    """Number of seeds; by default the scale's: 1, 2 (more on some tasks of `main` and in `confirmation`) or 10."""
     tasks: tuple[str, ...] = ()
     """Tasks instead of the scale's own, such as walker-walk, or cheetah-run@30 for 30 bins only."""
     variants: tuple[str, ...] = ()

@@ -34,7 +34,7 @@ PAPER_CRITIC: Mapping[str, Any] = MappingProxyType(
 """The critic of the paper, for runs that have it whatever the scale."""
 LAPTOP_ENV_STEPS = 150_000
 LAPTOP_SEEDS = 2
-LAPTOP_MORE_SEEDS = 4
+LAPTOP_MORE_SEEDS = 3
 """Of the main experiment, on one task for each size of N."""
 CONFIRMATION_ENV_STEPS = 100_000
 CONFIRMATION_SEEDS = 5
