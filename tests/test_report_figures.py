@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from matplotlib.axes import Axes
 
 from report_data import theorem_row, write_cvar, write_tabular, write_theorems, write_training
 from revalued.errors import UserError
+from revalued.experiments.catalogue import EXPERIMENTS
+from revalued.experiments.plan import Experiment
 from revalued.report import curves, drawing, figures, results, theory_figures
 from revalued.report.drawing import COLOURS, Figure, Panel, colours_of
 from revalued.report.results import ExperimentResults
@@ -30,6 +33,29 @@ def loaded(tmp_path: Path, name: str) -> ExperimentResults:
 def svgs(figure: Figure | None) -> list[str]:
     assert figure is not None
     return [drawing.panel_svg(panel) for panel in figure.panels]
+
+
+@pytest.mark.parametrize(
+    "experiment", [each for each in EXPERIMENTS.values() if isinstance(each, Experiment)], ids=lambda each: each.name
+)
+def test_no_experiment_has_two_variants_of_a_colour(experiment: Experiment) -> None:
+    names = [variant.id for variant in experiment.variants]
+    assert len(set(colours_of(names).values())) == len(names)
+
+
+def test_a_picture_on_a_page_has_no_more_than_it_needs() -> None:
+    def draw(axes: Axes) -> None:
+        axes.plot([0.123456, 1.234567], [2.0, 3.0])
+        axes.set_title("number 0.123456")
+
+    text = drawing.panel_svg(Panel("a panel", draw))
+    root = ElementTree.fromstring(text)  # still a whole picture
+    assert "number 0.123456" in ["".join(node.itertext()) for node in root.iter("{http://www.w3.org/2000/svg}text")]
+    numbers = [number for place in re.findall(r' (?:d|x|y|transform)="([^"]*)"', text) for number in place.split()]
+    assert len(numbers) > 20
+    assert not [number for number in numbers if re.search(r"\.\d{3}", number)]
+    assert "rotate(-0" not in text
+    assert not re.findall(r' id="(?:line2d|text|xtick)_', text)
 
 
 def test_colours_stay_with_an_algorithm() -> None:
