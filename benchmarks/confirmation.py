@@ -74,6 +74,17 @@ def confirmation_table(of: Episodes) -> str:
     return "\n\n".join(parts)
 
 
+def confirmation_summary(of: Episodes) -> str:
+    """Return what the tasks say together, for pages that have no room for them one by one."""
+    found = confirmed(of, equal_time=False)
+    if not found:
+        return "It has not been confirmed on other tasks yet."
+    counts = sorted({len(values) for by_name in found.values() for values in by_name.values()})
+    seeds = f"{counts[0]} seeds" if len(counts) == 1 else f"{counts[0]} to {counts[-1]} seeds"
+    lead = f"On {len(found)} tasks that the search never looked at, after {AFTER:,} interactions, {seeds} each:"
+    return "\n".join([lead, "", *_against_others(found)])
+
+
 def _heads(found: Found) -> list[str]:
     counts = {task: len(next(iter(by_name.values()))) for task, by_name in found.items()}
     return [task if count >= CONFIRMATION_SEEDS else f"{task} ({count} seeds)" for task, count in counts.items()]

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from benchmarks.confirmation import PATH as CONFIRMATION
-from benchmarks.confirmation import confirmation_table
+from benchmarks.confirmation import confirmation_summary, confirmation_table
 from benchmarks.recipe_runs import AT, FOLDER, FRONT, FRONT_AT, ROOT, Scores, collect, episodes, scores
 
 PAGES = (ROOT / "README.md", ROOT / "docs" / "recipe.md")
@@ -94,6 +94,7 @@ def renewed(page: str, path: Path = FOLDER / "results.csv") -> str:
         "runs": lambda: table(scores(path)),
         "ingredients": lambda: ingredients_table(scores(path)),
         "confirmation": lambda: confirmation_table(episodes(CONFIRMATION)),
+        "summary": lambda: confirmation_summary(episodes(CONFIRMATION)),
     }
     return _PLACE.sub(lambda match: f"{match[1]}{tables[match['name']]()}\n{match[3]}", page)
 

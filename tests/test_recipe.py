@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from benchmarks.confirmation import CANDIDATES, FEWEST_SEEDS, confirmation_table, confirmed, pace
+from benchmarks.confirmation import CANDIDATES, FEWEST_SEEDS, confirmation_summary, confirmation_table, confirmed, pace
 from benchmarks.recipe import INGREDIENTS, PAGES, front_table, ingredients_table, renewed
 from benchmarks.recipe_runs import FOLDER, FRONT, Episode, Scores, changed_settings, collect, scores
 
@@ -101,6 +101,11 @@ def test_the_confirmation_compares_at_equal_interactions_and_in_equal_time() -> 
         in said
     )
     assert f"{names[0]} against {names[1]}: -200 [-200, -200]" in said
+    summary = confirmation_summary(of)
+    assert summary.startswith("On 1 tasks that the search never looked at, after 100,000 interactions, 5 seeds each:")
+    assert f"{names[0]} against {names[1]}: +600 [+600, +600]" in summary
+    assert "-200" not in summary
+    assert confirmation_summary({}).startswith("It has not been confirmed")
 
 
 def test_a_task_counts_with_the_seeds_that_all_candidates_have() -> None:
