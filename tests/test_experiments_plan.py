@@ -233,6 +233,7 @@ def test_the_note_says_what_differs_from_the_paper() -> None:
     runs = plan(trained("main"), SCALES["laptop"])
     note = scale_note(trained("main"), SCALES["laptop"], runs, [0, 1, 2], [run.task for run in runs], names(runs))
     assert "2 to 3 seeds (paper: 10)" in note
+    assert "observations normalised (paper: not); other critics, named by the variant: decqn-wide." in note
     assert "without" not in note
     runs = plan(trained("main"), SCALES["smoke"])
     note = scale_note(trained("main"), SCALES["smoke"], runs, [0], [run.task for run in runs], names(runs))

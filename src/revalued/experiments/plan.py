@@ -184,7 +184,7 @@ def scale_note(
     parts.append(f"{_seeds(planned, seeds)} (paper: {experiment.paper_seeds or PAPER_SEEDS})")
     if scale.critics is not None and not experiment.is_timed:
         parts.append(f"ensembles of {scale.critics} critics where the paper has 10 and the variant names no size")
-    parts += _other_critics(scale)
+    parts += _other_critics(scale, planned)
     eval_every = max(run.config.schedule.eval_every for run in planned)
     if eval_every != _PAPER_EVAL_EVERY:
         parts.append(f"a test episode every {eval_every:,} updates (paper: {_PAPER_EVAL_EVERY:,})")
@@ -210,8 +210,8 @@ def _seeds(planned: Sequence[PlannedRun], seeds: Sequence[int]) -> str:
     return f"{len(seeds)} seed{'s' if len(seeds) > 1 else ''}"
 
 
-def _other_critics(scale: Scale) -> list[str]:
-    """Return in which respects the critics are not the paper's."""
+def _other_critics(scale: Scale, planned: Sequence[PlannedRun]) -> list[str]:
+    """Return in which respects the critics are not the paper's, those of variants that name their own aside."""
     usual, own = LearnerConfig(), scale.overrides
     parts = []
     if (width := own.get("hidden_size", usual.hidden_size)) != usual.hidden_size:
@@ -220,6 +220,10 @@ def _other_critics(scale: Scale) -> list[str]:
         parts.append(f"learning rate {rate:g} (paper: {usual.learning_rate:g})")
     if own.get("normalise_observations", False):
         parts.append("observations normalised (paper: not)")
+    shared = {name: value for name, value in own.items() if hasattr(usual, name)}
+    others = [run.variant for run in planned if any(getattr(run.config.learner, n) != shared[n] for n in shared)]
+    if parts and others:
+        parts.append(f"other critics, named by the variant: {', '.join(dict.fromkeys(others))}")
     return parts
 
 
