@@ -13,6 +13,7 @@ from revalued.experiments.catalogue import CONFIRMING as TASKS
 from revalued.experiments.scales import CONFIRMATION_ENV_STEPS as AFTER
 from revalued.experiments.scales import CONFIRMATION_SEEDS
 from revalued.report.statistics import interquartile_difference
+from revalued.report.verdicts import MIN_SEEDS
 
 PATH = ROOT / "results" / "confirmation" / "results.csv"
 CANDIDATES = {
@@ -21,8 +22,8 @@ CANDIDATES = {
     "DecQN, the paper's settings": "decqn-paper",
 }
 """By what people call them."""
-FEWEST_SEEDS = 3
-"""From so many on a task is shown, with their number until it has all of them."""
+FEWEST_SEEDS = MIN_SEEDS
+"""From so many on a task is shown, as in the report, with their number until it has all of them."""
 
 Found = dict[str, dict[str, list[float]]]
 """By task and candidate: a score for each seed."""
@@ -80,8 +81,9 @@ def confirmation_summary(of: Episodes) -> str:
     if not found:
         return "It has not been confirmed on other tasks yet."
     counts = sorted({len(values) for by_name in found.values() for values in by_name.values()})
-    seeds = f"{counts[0]} seeds" if len(counts) == 1 else f"{counts[0]} to {counts[-1]} seeds"
-    lead = f"On {len(found)} tasks that the search never looked at, after {AFTER:,} interactions, {seeds} each:"
+    seeds = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    lead = f"On {len(found)} of {len(TASKS)} tasks that the search never looked at, after {AFTER:,} interactions, "
+    lead += f"with {seeds} of {CONFIRMATION_SEEDS} seeds each:"
     return "\n".join([lead, "", *_against_others(found)])
 
 
