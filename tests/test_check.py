@@ -11,7 +11,7 @@ import pytest
 from gymnasium import spaces
 
 from revalued.cli import main
-from revalued.cli.check import suggested_flags
+from revalued.cli.check import _lines, suggested_flags
 from revalued.envs import LaneError, TaskSpec, find_task
 from revalued.envs.examine import Findings, examine
 
@@ -86,13 +86,41 @@ def test_masks_are_respected_and_counted() -> None:
 def test_what_we_would_start_with() -> None:
     plain = found_in()
     assert suggested_flags(plain)[:2] == ["--algo", "lean"]
-    slow = Findings(**{**vars(plain), "seconds": 10.0})
+    slow = Findings(**{**vars(plain), "seconds": 0.1})
     assert suggested_flags(slow)[-2:] == ["--workers", "2"]
     single = Findings(**{**vars(plain), "sizes": (7,)})
     assert suggested_flags(single)[:2] == ["--algo", "dqn"]
     assert "--normalise-observations" not in suggested_flags(single)
     uneven = Findings(**{**vars(single), "deviations": np.array([0.1, 900.0])})
     assert "--normalise-observations" in suggested_flags(uneven)
+
+
+def test_a_first_run_in_a_slow_environment_ends_in_time_and_explores_for_part_of_it() -> None:
+    slow = Findings(**{**vars(found_in()), "steps": 116, "seconds": 10.0})  # 41,760 with two processes in half an hour
+    flags = suggested_flags(slow)
+    assert flags[2:6] == ["--workers", "2", "--env-steps", "40000"]
+    given = dict(zip(flags[::2], flags[1::2], strict=True))
+    assert float(given["--epsilon-decay"]) ** (0.4 * 40_000) == pytest.approx(0.05, rel=0.02)
+    assert given["--warmup-env-steps"] == "2000"
+    crawling = Findings(**{**vars(slow), "steps": 1})
+    assert suggested_flags(crawling)[4:6] == ["--env-steps", "1000"]
+
+
+def test_a_time_limit_told_as_termination_is_suspected() -> None:
+    assert found_in().has_suspicious_ends  # four episodes that terminate after 6 steps
+    assert not found_in(episodes=2).has_suspicious_ends
+    plain = vars(found_in())
+    assert not Findings(**{**plain, "terminated": 0}).has_suspicious_ends
+    assert not Findings(**{**plain, "lengths": [6, 6, 5, 6]}).has_suspicious_ends
+    assert not Findings(**{**plain, "lengths": [1] * 4}).has_suspicious_ends
+    assert "a time limit of 6? that should be truncation" in dict(_lines(found_in()))["episodes"]
+
+
+def test_an_episode_that_did_not_end_may_do_so_later() -> None:
+    endless = found_in("endless", seconds=0.2)
+    assert "it may never end" in dict(_lines(endless))["episodes"]
+    limited = Findings(**{**vars(endless), "max_episode_steps": 100_000})
+    assert "never" not in dict(_lines(limited))["episodes"]
 
 
 def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:

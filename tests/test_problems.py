@@ -20,7 +20,7 @@ from revalued.envs.examine import examine
 from revalued.envs.faults import EnvFault
 from revalued.envs.kinds import task_listing
 from revalued.envs.spaces.factored import Factored
-from revalued.envs.suites import traffic
+from revalued.envs.suites import problems, traffic
 from revalued.envs.suites.mobile import SeededPhones, with_seeds
 from revalued.envs.suites.problems import PROBLEMS
 from revalued.envs.suites.sepsis import LEVELS, SepsisEnv, SepsisTables, known_values, read_tables
@@ -332,3 +332,41 @@ def test_the_known_values_of_sepsis_are_those_of_its_tables() -> None:
     at_random, best = known_values(read_tables(Path(found.origin).parent))
     assert at_random == pytest.approx(0.78, abs=0.005)  # as published
     assert best == pytest.approx(PROBLEMS["sepsis"].optimum, abs=5e-5)
+
+
+class LimitedRobots(gymnasium.Env[Any, Any]):
+    """Terminates after 3 steps whatever is left, as the packages of the robots do."""
+
+    observation_space = spaces.Box(0, 1, (1,), np.float32)
+    action_space = spaces.MultiDiscrete([2, 2])
+
+    def __init__(self, food_left: int) -> None:
+        self.field = np.array([0, food_left])
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        self._steps = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self._steps += 1
+        return np.zeros(1, np.float32), 0.0, self._steps == 3, False, {}
+
+
+@pytest.mark.parametrize(
+    ("name", "food_left", "ends"),
+    [("foraging", 1, (False, True)), ("foraging", 0, (True, False)), ("warehouse", 0, (False, True))],
+)
+def test_robots_whose_time_is_up_are_truncated(
+    name: str, food_left: int, ends: tuple[bool, bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(problems, "make_gym_env", lambda *_: LimitedRobots(food_left))
+    env = PROBLEMS[name].make(Path(), None)
+    env.reset()
+    assert [env.step(np.zeros(2))[2:4] for _ in range(3)] == [(False, False)] * 2 + [ends]
+
+
+@pytest.mark.parametrize("name", ["foraging", "warehouse"])
+def test_the_real_robots_are_truncated_too(name: str) -> None:
+    pytest.importorskip(PROBLEMS[name].package)
+    found = examine(find_task(TaskSpec(f"problem:{name}")), episodes=1, seconds=60.0, seed=0)
+    assert (len(found.lengths), found.terminated) == (1, 0)

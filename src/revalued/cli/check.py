@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import statistics
 import sys
 from dataclasses import asdict, dataclass
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from revalued.cli.parsing import parse
+from revalued.config import ExplorationConfig
 from revalued.errors import UserError
 
 if TYPE_CHECKING:
@@ -22,6 +24,12 @@ _UNEVEN_SCALES = 30
 """Observations whose deviations lie further apart than this are better normalised."""
 _FEW_COMBINATIONS = 200
 """Up to here plain DQN is a fair competitor."""
+_WORKERS = 2
+_FIRST_RUN_SECONDS = 1_800
+"""What a first run may take, if stepping is all that takes time."""
+_FIRST_RUN_ENV_STEPS = 120_000
+"""Where so many interactions fit into it, the usual exploration does; otherwise it has to end earlier."""
+_EXPLORING_SHARE, _WARMUP_SHARE = 0.4, 0.05
 
 
 @dataclass(frozen=True)
@@ -78,8 +86,25 @@ def suggested_flags(found: Findings) -> list[str]:
         if found.scale_ratio > _UNEVEN_SCALES:
             flags.append("--normalise-observations")
     if found.steps_per_second < _SLOW_STEPS_PER_SECOND:
-        flags += ["--workers", "2"]
+        flags += ["--workers", str(_WORKERS), *_short_run_flags(_WORKERS * found.steps_per_second)]
     return flags
+
+
+def _short_run_flags(steps_per_second: float) -> list[str]:
+    """Return flags of a run that ends in time, and explores for part of it only; none where that is no question."""
+    affordable = steps_per_second * _FIRST_RUN_SECONDS
+    if affordable >= _FIRST_RUN_ENV_STEPS:
+        return []
+    step = 10 ** max(int(math.log10(max(affordable, 1.0))), 3)  # 41,700 becomes 40,000
+    env_steps = max(int(affordable / step), 1) * step
+    warmup, exploring = int(_WARMUP_SHARE * env_steps), _EXPLORING_SHARE * env_steps
+    decay = ExplorationConfig().epsilon_min ** (1 / exploring)
+    flags = {
+        "env-steps": env_steps,
+        "epsilon-decay": f"{decay:.6f}",
+        "warmup-env-steps": warmup,
+    }
+    return [text for name, value in flags.items() for text in (f"--{name}", str(value))]
 
 
 def _print_table(task: str, found: Findings, command: str) -> None:
@@ -95,7 +120,9 @@ def _print_table(task: str, found: Findings, command: str) -> None:
 
 
 def _lines(found: Findings) -> list[tuple[str, str]]:
-    sizes = found.sizes
+    from revalued.run.progress import format_duration
+
+    sizes, waiting = found.sizes, format_duration(100_000 / found.steps_per_second)
     each = f"{sizes[0]} choices each" if len(set(sizes)) == 1 else f"of sizes {', '.join(map(str, sizes))}"
     actions = f"{len(sizes)} dimension{'s' if len(sizes) > 1 else ''}, {each}: {found.combinations:,.4g} combinations"
     if 1 < found.combinations <= _FEW_COMBINATIONS:
@@ -108,7 +135,10 @@ def _lines(found: Findings) -> list[tuple[str, str]]:
         ends = f"{found.terminated} terminated, {len(found.lengths) - found.terminated} truncated"
         mean = f"{statistics.fmean(found.returns):.4g} on average, {min(found.returns):.4g} to {max(found.returns):.4g}"
     else:
-        played, ends, mean = f"none ended within {found.steps:,} steps", "it may never end", "unknown"
+        played, mean = f"none ended within the {found.steps:,} steps that there was time for", "unknown"
+        ends = "it may never end" if found.max_episode_steps is None else "--seconds 60 gives it more"
+    if found.has_suspicious_ends:
+        ends += f" (a time limit of {found.lengths[0]}? that should be truncation: the future is cut off otherwise)"
     repeats = "yes, to the bit" if found.repeats else "NO: a resumed run will begin new episodes"
     masks = "none" if found.legal_share is None else f"{found.legal_share:.0%} of the choices are legal on average"
     return [
@@ -118,6 +148,6 @@ def _lines(found: Findings) -> list[tuple[str, str]]:
         ("episodes", f"{played}, {ends}; {declared}"),
         ("return at random", mean),
         ("reward of a step", f"{found.rewards[0]:.4g} to {found.rewards[1]:.4g}"),
-        ("speed", f"{found.steps_per_second:,.0f} steps/s in one process"),
+        ("speed", f"{found.steps_per_second:,.0f} steps/s in one process: {waiting} for 100,000"),
         ("repeats from its seed", repeats),
     ]

@@ -17,6 +17,8 @@ from revalued.envs.task import Task
 from revalued.seeding import Stream, episode_seed, stream_rng
 
 _REPEATED_STEPS = 200
+_MANY_ALIKE = 3
+"""Episodes of equal length that are no accident."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,12 @@ class Findings:
         """Return how far the scales of observations lie apart, constant ones left out."""
         moving = self.deviations[self.deviations > 1e-6]
         return float(moving.max() / moving.min()) if len(moving) else 1.0
+
+    @property
+    def has_suspicious_ends(self) -> bool:
+        """Tell whether every episode terminated after equally many steps, as if by a time limit."""
+        alike = len(set(self.lengths)) == 1 and self.lengths[0] > 1
+        return alike and len(self.lengths) >= _MANY_ALIKE and self.terminated == len(self.lengths)
 
 
 def examine(task: Task, *, episodes: int, seconds: float, seed: int) -> Findings:

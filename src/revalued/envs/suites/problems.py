@@ -39,6 +39,24 @@ def _gym(name: str, package: Path, render_mode: str | None) -> gymnasium.Env[Any
     return make_gym_env(name, render_mode)
 
 
+class _LimitTruncates(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Robots whose package reports the end of its time limit as a termination: here it is a truncation."""
+
+    def __init__(self, env: gymnasium.Env[Any, Any], has_work: Callable[[Any], bool]) -> None:
+        super().__init__(env)
+        self._has_work = has_work
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """Step; where there is still something to do at the end, time was up."""
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        out_of_time = terminated and self._has_work(self.env.unwrapped)
+        return observation, reward, terminated and not out_of_time, truncated or out_of_time, info
+
+
+def _robots(name: str, has_work: Callable[[Any], bool], package: Path, render_mode: str | None) -> _LimitTruncates:
+    return _LimitTruncates(make_gym_env(name, render_mode), has_work)
+
+
 def _phones(size: str) -> Problem:
     make = partial(_gym, f"gym:mobile_env:mobile-{size}-central-v0")
     return Problem(f"phones and base stations, {size}", make, "mobile_env", has_pictures=True)
@@ -67,11 +85,13 @@ PROBLEMS: Final[dict[str, Problem]] = {
     ),
     "foraging": Problem(
         "foraging robots",
-        partial(_gym, "gym:lbforaging:Foraging-8x8-3p-3f-v3"),
+        partial(_robots, "gym:lbforaging:Foraging-8x8-3p-3f-v3", lambda field: bool(field.field.any())),
         "lbforaging",
         optimum=1 / 3,  # all food, worth 1 together, shared by three
     ),
-    "warehouse": Problem("warehouse robots", partial(_gym, "gym:rware:rware-tiny-4ag-easy-v2"), "rware"),
+    "warehouse": Problem(
+        "warehouse robots", partial(_robots, "gym:rware:rware-tiny-4ag-easy-v2", lambda _: True), "rware"
+    ),
     "traffic": Problem("traffic lights", lambda _, __: traffic.TrafficEnv(), "sumo_rl"),
     "sigmoid": _sigmoid("product"),
     "sigmoid-mean": _sigmoid("mean"),
