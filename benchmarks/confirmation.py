@@ -5,10 +5,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import statistics
-from itertools import pairwise
+from pathlib import Path
 
+from benchmarks.pace import Paces
 from benchmarks.recipe_runs import ROOT, Episode, Episodes, score
+from revalued.compare.contestants import DEFAULT
+from revalued.compare.result_table import PROVENANCE, ComparisonFolder
+from revalued.compare.tables import markdown_table, read_comparison
 from revalued.experiments.catalogue import CONFIRMING as TASKS
 from revalued.experiments.scales import CONFIRMATION_ENV_STEPS as AFTER
 from revalued.experiments.scales import CONFIRMATION_SEEDS
@@ -22,81 +27,88 @@ CANDIDATES = {
     "DecQN, the paper's settings": "decqn-paper",
 }
 """By what people call them."""
+PROBLEM, CONTESTANTS = "phones-small", ("lean", "decqn", "decqn-paper")
+"""The Gymnasium problem among the tasks, and what the candidates are called in its comparison."""
 FEWEST_SEEDS = MIN_SEEDS
 """From so many on a task is shown, as in the report, with their number until it has all of them."""
 
-Found = dict[str, dict[str, list[float]]]
+Found = dict[str, dict[str, dict[int, float]]]
 """By task and candidate: a score for each seed."""
 
 
-def pace(runs: dict[int, list[Episode]]) -> float:
-    """Return a candidate's seconds per interaction: medians, so that pauses of a run do not count."""
-    found = []
-    for run in runs.values():
-        first_at = {episode.env_steps: episode.seconds for episode in reversed(run)}
-        times = sorted(first_at.items())
-        found.append(statistics.median((late[1] - early[1]) / (late[0] - early[0]) for early, late in pairwise(times)))
-    return statistics.median(found)
+def confirmed(of: Episodes, paces: Paces | None = None) -> Found:
+    """Return the scores by task, of every candidate that has enough seeds there, with all seeds that it has.
 
-
-def confirmed(of: Episodes, *, equal_time: bool) -> Found:
-    """Return the scores by task: of every candidate that has enough seeds there, with those that all of them have.
-
-    In equal time everyone has as long as the fastest takes to the end, so the others make fewer interactions.
+    With paces everyone has as long as the fastest takes to the end, so the others make fewer interactions.
     """
     found: Found = {}
     for task in TASKS:
         all_runs = {name: of.get((task, variant), {}) for name, variant in CANDIDATES.items()}
         runs = {name: each for name, each in all_runs.items() if len(each) >= FEWEST_SEEDS}
-        seeds = sorted(set.intersection(*(set(each) for each in runs.values()))) if len(runs) > 1 else []
-        if len(seeds) < FEWEST_SEEDS:
-            continue
-        paces = {name: pace(each) for name, each in runs.items()}
-        reached = {name: AFTER * min(paces.values()) / own if equal_time else AFTER for name, own in paces.items()}
-        values = {name: [score(each[seed], reached[name]) for seed in seeds] for name, each in runs.items()}
-        found[task] = {name: [one for one in of_seeds if one is not None] for name, of_seeds in values.items()}
+        if len(runs) > 1:
+            own = {name: 1.0 if paces is None else paces[task, CANDIDATES[name]] for name in runs}
+            found[task] = {name: _scores(each, AFTER * own[name] / max(own.values())) for name, each in runs.items()}
     return found
 
 
-def confirmation_table(of: Episodes) -> str:
+def _scores(runs: dict[int, list[Episode]], reached: float) -> dict[int, float]:
+    values = {seed: score(run, reached) for seed, run in sorted(runs.items())}
+    return {seed: value for seed, value in values.items() if value is not None}
+
+
+def confirmation_table(of: Episodes, paces: Paces) -> str:
     """Return Markdown: means over seeds, task by task, and what the tasks say together."""
-    parts = []
-    for equal_time, title in ((False, f"after {AFTER:,} interactions"), (True, "in the time of the fastest")):
-        found = confirmed(of, equal_time=equal_time)
-        if not found:
-            return (
-                f"No task has {FEWEST_SEEDS} seeds of two candidates yet: `revalued reproduce confirmation` makes them."
-            )
-        lines = [f"| {title} | " + " | ".join(_heads(found)) + " |", "|---|" + "---|" * len(found)]
-        for name in CANDIDATES:
-            means = (f"{statistics.fmean(by_name[name]):.0f}" if name in by_name else "–" for by_name in found.values())
-            lines.append(f"| {name} | " + " | ".join(means) + " |")
-        parts += ["\n".join(lines), "\n".join(_against_others(found))]
-    return "\n\n".join(parts)
+    found = confirmed(of)
+    if not found:
+        return f"No task has {FEWEST_SEEDS} seeds of two candidates yet: `revalued reproduce confirmation` makes them."
+    parts = _table(f"after {AFTER:,} interactions", found)
+    if not paces:
+        return "\n\n".join([*parts, "In equal time: not measured yet, `python -m benchmarks pace --save` does it."])
+    return "\n\n".join([*parts, *_table("in the time of the fastest", confirmed(of, paces))])
+
+
+def _table(title: str, found: Found) -> list[str]:
+    heads = [f"{task} ({_seeds(by_name)})" for task, by_name in found.items()]
+    lines = [f"| {title} | " + " | ".join(heads) + " |", "|---|" + "---|" * len(found)]
+    for name in CANDIDATES:
+        means = (
+            f"{statistics.fmean(by_name[name].values()):.0f}" if name in by_name else "–" for by_name in found.values()
+        )
+        lines.append(f"| {name} | " + " | ".join(means) + " |")
+    return ["\n".join(lines), "\n".join(_against_others(found))]
+
+
+def problem_table(folder: Path = ROOT / "results" / "problems" / PROBLEM) -> str:
+    """Return Markdown: the candidates on the Gymnasium problem, whoever else took part there left out."""
+    if not (folder / PROVENANCE).is_file():
+        return "Not run yet."
+    found = read_comparison(ComparisonFolder(folder))
+    entries = [entry for entry in found.entries if entry.contestant in CONTESTANTS and entry.setting == DEFAULT]
+    return markdown_table(dataclasses.replace(found, entries=tuple(entries)))
+
+
+def _seeds(*tasks: dict[str, dict[int, float]]) -> str:
+    counts = sorted({len(of_seeds) for by_name in tasks for of_seeds in by_name.values()})
+    return f"{counts[0]} seeds" if len(counts) == 1 else f"{counts[0]} to {counts[-1]} seeds"
 
 
 def confirmation_summary(of: Episodes) -> str:
     """Return what the tasks say together, for pages that have no room for them one by one."""
-    found = confirmed(of, equal_time=False)
+    found = confirmed(of)
     if not found:
         return "It has not been confirmed on other tasks yet."
-    counts = sorted({len(values) for by_name in found.values() for values in by_name.values()})
-    seeds = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    seeds = _seeds(*found.values())
+    planned = f" ({CONFIRMATION_SEEDS} are planned)" if seeds != f"{CONFIRMATION_SEEDS} seeds" else ""
     lead = f"On {len(found)} of {len(TASKS)} tasks that the search never looked at, after {AFTER:,} interactions, "
-    lead += f"with {seeds} of {CONFIRMATION_SEEDS} seeds each:"
+    lead += f"with {seeds} each{planned}:"
     return "\n".join([lead, "", *_against_others(found)])
-
-
-def _heads(found: Found) -> list[str]:
-    counts = {task: len(next(iter(by_name.values()))) for task, by_name in found.items()}
-    return [task if count >= CONFIRMATION_SEEDS else f"{task} ({count} seeds)" for task, count in counts.items()]
 
 
 def _against_others(found: Found) -> list[str]:
     ours, *others = CANDIDATES
     lines = []
     for other in others:
-        pairs = [(by_name[ours], by_name[other]) for by_name in found.values() if ours in by_name and other in by_name]
+        pairs = _pairs(found, ours, other)
         if not pairs:
             continue
         value, (low, high) = interquartile_difference([pair[0] for pair in pairs], [pair[1] for pair in pairs])
@@ -106,3 +118,14 @@ def _against_others(found: Found) -> list[str]:
             f"{len(pairs)} tasks, ahead on {ahead} of {len(pairs)}."
         )
     return lines
+
+
+def _pairs(found: Found, ours: str, other: str) -> list[tuple[list[float], list[float]]]:
+    """Return the scores of two candidates, task by task, with the seeds that both have."""
+    pairs = []
+    for by_name in found.values():
+        first, second = by_name.get(ours, {}), by_name.get(other, {})
+        shared = sorted(first.keys() & second.keys())
+        if len(shared) >= FEWEST_SEEDS:
+            pairs.append(([first[seed] for seed in shared], [second[seed] for seed in shared]))
+    return pairs

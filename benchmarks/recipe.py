@@ -9,10 +9,12 @@ from __future__ import annotations
 import re
 import statistics
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.confirmation import PATH as CONFIRMATION
-from benchmarks.confirmation import confirmation_summary, confirmation_table
+from benchmarks.confirmation import confirmation_summary, confirmation_table, problem_table
+from benchmarks.pace import measured_paces
 from benchmarks.recipe_runs import AT, FOLDER, FRONT, FRONT_AT, ROOT, Scores, collect, episodes, scores
 
 PAGES = (ROOT / "README.md", ROOT / "docs" / "recipe.md")
@@ -89,11 +91,12 @@ def _pair(with_it: dict[int, float], without: dict[int, float]) -> str:
 
 def renewed(page: str, path: Path = FOLDER / "results.csv") -> str:
     """Return a page with the tables in their places."""
-    tables = {
+    tables: dict[str, Callable[[], str]] = {
         "front": lambda: front_table(scores(path)),
         "runs": lambda: table(scores(path)),
         "ingredients": lambda: ingredients_table(scores(path)),
-        "confirmation": lambda: confirmation_table(episodes(CONFIRMATION)),
+        "confirmation": lambda: confirmation_table(episodes(CONFIRMATION), measured_paces()),
+        "problem": problem_table,
         "summary": lambda: confirmation_summary(episodes(CONFIRMATION)),
     }
     return _PLACE.sub(lambda match: f"{match[1]}{tables[match['name']]()}\n{match[3]}", page)

@@ -32,11 +32,10 @@ FRONT_AT = 100_000
 
 
 class Episode(NamedTuple):
-    """One test episode: after how many interactions and seconds, and its return."""
+    """One test episode: after how many interactions, and its return."""
 
     env_steps: int
     value: float
-    seconds: float
 
 
 Episodes = dict[tuple[str, str], dict[int, list[Episode]]]
@@ -52,7 +51,7 @@ def episodes(path: Path = FOLDER / "results.csv") -> Episodes:
         return found
     with path.open(newline="") as file:
         for row in csv.DictReader(file):
-            episode = Episode(int(row["env_steps"]), float(row["return"]), float(row["wall_s"]))
+            episode = Episode(int(row["env_steps"]), float(row["return"]))
             found[row["task"], row["variant"]][int(row["seed"])].append(episode)
     return found
 

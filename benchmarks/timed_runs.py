@@ -1,4 +1,4 @@
-"""A whole training run of walker-walk in a process of its own, timed by its own log."""
+"""A whole training run in a process of its own, timed by its own log."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WARMUP = 500
 class TimedRun:
     """A run that has been started; several may go on at once."""
 
-    def __init__(self, flags: Sequence[str], log_every: int, spanned: int) -> None:
+    def __init__(self, flags: Sequence[str], log_every: int, spanned: int, task: str = "walker-walk") -> None:
         """Start it; it ends `spanned` updates after the first row of its log, some whole evaluations later."""
         self._first, self._last = log_every, log_every + spanned
         (ROOT / "runs").mkdir(exist_ok=True)
@@ -30,7 +30,7 @@ class TimedRun:
             "--env-steps": WARMUP + 5 * self._last, "--epsilon-decay": 0.9,
         }  # fmt: skip
         pairs = [str(part) for option in options.items() for part in option]
-        command = [sys.executable, "-m", "revalued", "train", "walker-walk", "--quiet", *flags, *pairs]
+        command = [sys.executable, "-m", "revalued", "train", task, "--quiet", *flags, *pairs]
         self._process = subprocess.Popen(command, cwd=ROOT, env=clean_environment(), stdout=subprocess.DEVNULL)
 
     def interactions_per_second(self) -> float:

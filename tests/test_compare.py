@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compare_helpers import row
+from compare_helpers import comparison_folder, row
 from revalued.compare.contestants import CONTESTANTS, DEFAULT, NUM_SETTINGS, OURS, unfit
 from revalued.compare.pictures import comparison_figure
 from revalued.compare.plan import (
@@ -104,14 +104,7 @@ def test_tuning_chooses_the_best_once_all_have_been_tried() -> None:
 @pytest.fixture
 def folder(tmp_path: Path) -> ComparisonFolder:
     """Two seeds of ours, one of another, the random policy, a tuning run that does not count."""
-    found = ComparisonFolder(tmp_path / "levers")
-    found.path.mkdir()
-    provenance = {
-        "task": "toy-levers", "bins": 3, "budget_minutes": 1.0, "env_steps": None, "clock": "cpu", "episodes": 2,
-        "threads": 1, "workers": 0, "optimum": 10.0, "tuned": {}, "settings": {}, "versions": {}, "machine": {},
-        "commit": "abc",
-    }  # fmt: skip
-    (found.path / "provenance.json").write_text(json.dumps(provenance))
+    found = comparison_folder(tmp_path / "levers")
     found.add(RunKey("decqn", DEFAULT, 0, 1.0), [row(0, 0.0, 2), row(1_000, 48.0, 8), row(1_200, 60.0, 8)])
     found.add(RunKey("decqn", DEFAULT, 1, 1.0), [row(0, 0.0, 2), row(1_000, 48.0, 6), row(1_200, 60.0, 6)])
     found.add(RunKey("sb3-ppo", DEFAULT, 0, 1.0), [row(0, 0.0, 2), row(4_000, 60.0, 2)])

@@ -6,14 +6,29 @@ import json
 from pathlib import Path
 
 import pytest
-from benchmarks.confirmation import CANDIDATES, FEWEST_SEEDS, confirmation_summary, confirmation_table, confirmed, pace
+import tyro
+from benchmarks.confirmation import (
+    CANDIDATES,
+    FEWEST_SEEDS,
+    confirmation_summary,
+    confirmation_table,
+    confirmed,
+    problem_table,
+)
+from benchmarks.pace import flags_of
 from benchmarks.recipe import INGREDIENTS, PAGES, front_table, ingredients_table, renewed
 from benchmarks.recipe_runs import FOLDER, FRONT, Episode, Scores, changed_settings, collect, scores
 
+from compare_helpers import comparison_folder, row
+from revalued.algorithms.presets import starting_config
 from revalued.cli import main
+from revalued.cli.parsing import parse
+from revalued.cli.train import TrainArguments
+from revalued.compare.result_table import RunKey
 from revalued.experiments.catalogue import CONFIRMING as TASKS
 from revalued.experiments.catalogue import find_experiment
-from revalued.experiments.plan import Experiment, plan
+from revalued.experiments.naming import parse_task
+from revalued.experiments.plan import Experiment, plan, run_config
 from revalued.experiments.scales import SCALES
 from revalued.settings import configure
 
@@ -73,59 +88,81 @@ def test_finished_runs_are_added_once(tmp_path: Path) -> None:
     assert settings["hidden_size"] == 16
 
 
-def run(seconds: float, values: dict[int, float]) -> list[Episode]:
-    """A run that takes so many seconds per 1,000 interactions, and got its values from so many thousands on."""
+def run(values: dict[int, float]) -> list[Episode]:
+    """A run that got its values from so many thousand interactions on."""
     steps = range(5, 101, 5)
-    return [Episode(1000 * k, max((at, v) for at, v in values.items() if at <= k)[1], seconds * k) for k in steps]
-
-
-def test_a_pace_does_not_count_pauses() -> None:
-    paused = [each._replace(seconds=each.seconds + 500 * (each.env_steps > 40_000)) for each in run(2.0, {0: 1})]
-    assert pace({0: paused, 1: run(2.0, {0: 1}), 2: run(3.0, {0: 1})}) == pytest.approx(0.002)
+    return [Episode(1000 * k, max((at, v) for at, v in values.items() if at <= k)[1]) for k in steps]
 
 
 def test_the_confirmation_compares_at_equal_interactions_and_in_equal_time() -> None:
     lean, tuned, paper = CANDIDATES.values()
     of = {
-        (TASKS[0], lean): {seed: run(2.0, {0: 100, 60: 900}) for seed in range(5)},  # half as fast
-        (TASKS[0], tuned): {seed: run(1.0, {0: 100, 90: 300}) for seed in range(5)},
-        (TASKS[0], paper): {seed: run(1.0, {0: 50}) for seed in range(5)},
-        (TASKS[1], lean): {seed: run(1.0, {0: 1000}) for seed in range(5)},  # nobody else was there
+        (TASKS[0], lean): {seed: run({0: 100, 60: 900}) for seed in range(5)},
+        (TASKS[0], tuned): {seed: run({0: 100, 90: 300}) for seed in range(5)},
+        (TASKS[0], paper): {seed: run({0: 50}) for seed in range(5)},
+        (TASKS[1], lean): {seed: run({0: 1000}) for seed in range(5)},  # nobody else was there
     }
+    paces = {(TASKS[0], lean): 1.0, (TASKS[0], tuned): 2.0, (TASKS[0], paper): 1.5}
     names = list(CANDIDATES)
-    assert confirmed(of, equal_time=False) == {TASKS[0]: {names[0]: [900] * 5, names[1]: [300] * 5, names[2]: [50] * 5}}
-    assert confirmed(of, equal_time=True) == {TASKS[0]: {names[0]: [100] * 5, names[1]: [300] * 5, names[2]: [50] * 5}}
-    said = confirmation_table(of)
+    everywhere = {name: dict.fromkeys(range(5), value) for name, value in zip(names, (900, 300, 50), strict=True)}
+    assert confirmed(of) == {TASKS[0]: everywhere}
+    assert confirmed(of, paces) == {TASKS[0]: {**everywhere, names[0]: dict.fromkeys(range(5), 100)}}
+    said = confirmation_table(of, paces)
     assert (
         f"{names[0]} against {names[1]}: +600 [+600, +600] in the interquartile mean over 1 tasks, ahead on 1 of 1"
         in said
     )
     assert f"{names[0]} against {names[1]}: -200 [-200, -200]" in said
+    assert "not measured yet" in confirmation_table(of, {})
     summary = confirmation_summary(of)
     assert summary.startswith(
-        "On 1 of 6 tasks that the search never looked at, after 100,000 interactions, with 5 of 5"
+        "On 1 of 6 tasks that the search never looked at, after 100,000 interactions, with 5 seeds each:"
     )
     assert f"{names[0]} against {names[1]}: +600 [+600, +600]" in summary
     assert "-200" not in summary
     assert confirmation_summary({}).startswith("It has not been confirmed")
 
 
-def test_a_task_counts_with_the_seeds_that_all_candidates_have() -> None:
-    runs = {seed: run(1.0, {0: seed}) for seed in range(5)}
-    of = {(TASKS[0], variant): dict(runs) for variant in CANDIDATES.values()}
-    for seed in (0, 4):
-        del of[TASKS[0], "decqn-paper"][seed]
-    assert confirmed(of, equal_time=False)[TASKS[0]] == {name: [1, 2, 3] for name in CANDIDATES}
-    assert f"| {TASKS[0]} (3 seeds) |" in confirmation_table(of)
+def test_two_candidates_are_compared_with_the_seeds_that_both_have() -> None:
+    of = {(TASKS[0], variant): {seed: run({0: seed}) for seed in range(5)} for variant in CANDIDATES.values()}
+    of[TASKS[0], "decqn-paper"] = {seed: run({0: 10 - seed}) for seed in (1, 2, 3)}
+    assert {name: list(values) for name, values in confirmed(of)[TASKS[0]].items()} == dict(
+        zip(CANDIDATES, ([0, 1, 2, 3, 4], [0, 1, 2, 3, 4], [1, 2, 3]), strict=True)
+    )
+    said = confirmation_table(of, {})
+    assert f"| {TASKS[0]} (3 to 5 seeds) |" in said
+    assert "against DecQN, the paper's settings: -6 [" in said  # 2 and 8, not 2 of five seeds and 8
+    assert "with 3 to 5 seeds each (5 are planned):" in confirmation_summary(of)
     assert FEWEST_SEEDS == 2
     for seed in (2, 3):
         del of[TASKS[0], "decqn-paper"][seed]  # too few: the others are compared without it
-    assert confirmed(of, equal_time=False)[TASKS[0]] == {name: [0, 1, 2, 3, 4] for name in list(CANDIDATES)[:2]}
-    assert confirmation_table(of).splitlines()[4] == "| DecQN, the paper's settings | – |"
-    assert "against DecQN, the paper" not in confirmation_table(of)
+    assert list(confirmed(of)[TASKS[0]]) == list(CANDIDATES)[:2]
+    assert confirmation_table(of, {}).splitlines()[4] == "| DecQN, the paper's settings | – |"
+    assert "against DecQN, the paper" not in confirmation_table(of, {})
     for seed in range(4):
         del of[TASKS[0], "lean"][seed]
-    assert confirmation_table(of).startswith("No task")
+    assert confirmation_table(of, {}).startswith("No task")
+
+
+def test_the_gymnasium_problem_shows_the_candidates_alone(tmp_path: Path) -> None:
+    assert problem_table(tmp_path) == "Not run yet."
+    folder = comparison_folder(tmp_path / "phones")
+    for name in ("lean", "decqn", "sb3-ppo"):
+        folder.add(RunKey(name, "default", 0, 1.0), [row(100, 60.0, 1.5)])
+    said = problem_table(folder.path)
+    assert "| revalued: lean | 1.50 |" in said
+    assert "Stable" not in said
+
+
+def test_a_variant_as_flags_is_the_variant() -> None:
+    experiment = find_experiment("confirmation")
+    assert isinstance(experiment, Experiment)
+    for variant in experiment.variants_at("laptop"):
+        config = run_config(experiment, SCALES["laptop"], variant, parse_task(TASKS[0]))
+        start_from = starting_config(tyro.MISSING, variant.overrides["algo"])
+        given = parse(TrainArguments, "train", [TASKS[0], *flags_of(variant)], TrainArguments(start_from)).config
+        for part in ("algorithm", "learner", "exploration", "replay"):
+            assert getattr(given, part) == getattr(config, part), variant.id
 
 
 def test_the_confirmation_has_the_candidates_of_the_search() -> None:
