@@ -124,8 +124,18 @@ def test_the_table_says_what_is_on_disk(folder: ComparisonFolder) -> None:
         "| *uniformly random* | 1.50 | | | |",
     ]
     assert overview_table({"levers": found}, ["decqn", "sb3-ppo", "tianshou-bdq"]).splitlines()[-1] == (
-        "| levers | **7.00** | 2.00 | – | 1.50 | 10.00 |"
+        "| levers | 1 min, 1–2 | **7.00** | 2.00 | – | 1.50 | 10.00 |"
     )
+    assert overview_table({"sepsis": found}, ["decqn"]).splitlines()[-1] == (
+        "| sepsis treatment | 1 min, 1–2 | 7.00 | 1.50 | 10.00 |"
+    )
+
+
+def test_who_cannot_be_told_apart_from_the_best_is_in_bold_too(folder: ComparisonFolder) -> None:
+    for seed, value in enumerate((5.0, 6.5)):  # decqn has 6 and 8
+        folder.add(RunKey("lean", DEFAULT, seed, 1.0), [row(0, 0.0, value), row(1_200, 60.0, value)])
+    last = overview_table({"levers": read_comparison(folder)}, ["lean", "decqn", "sb3-ppo"]).splitlines()[-1]
+    assert last == "| levers | 1 min, 1–2 | **5.75** | **7.00** | 2.00 | 1.50 | 10.00 |"
 
 
 def test_the_picture_has_two_panels(folder: ComparisonFolder) -> None:

@@ -9,6 +9,7 @@ from revalued.compare.contestants import CONTESTANTS, DEFAULT
 from revalued.compare.meter import Clock
 from revalued.compare.plan import RANDOM, Budget, final_score, score_at
 from revalued.compare.result_table import ComparisonFolder, ComparisonProvenance, RunCurve, RunKey
+from revalued.envs.suites.problems import PROBLEMS
 from revalued.errors import UserError
 from revalued.report.statistics import Summary, summarise
 
@@ -119,28 +120,52 @@ def markdown_table(found: Comparison) -> str:
 
 
 def overview_table(comparisons: Mapping[str, Comparison], names: Sequence[str]) -> str:
-    """Return a table of several problems, one row each: the return at the end of the budget, the best in bold."""
+    """Return a table of several problems, one row each: the return at the end of the budget.
+
+    The best is in bold, and with it whoever's 95% interval overlaps with its own.
+    """
     titles = {name: CONTESTANTS[name].title for name in names}
-    lines = ["| | " + " | ".join([*titles.values(), "random", "best possible"]) + " |"]
-    lines.append("|---|" + "---|" * (len(names) + 2))
-    for problem, found in comparisons.items():
+    lines = ["| | budget, seeds | " + " | ".join([*titles.values(), "random", "best possible"]) + " |"]
+    lines.append("|---|---|" + "---|" * (len(names) + 2))
+    for folder, found in comparisons.items():
         # whoever was tuned stands with the better of its two
-        means = {
-            name: max((entry.at_budget.mean for entry in found.entries if entry.contestant == name), default=None)
-            for name in names
-        }
-        known = [mean for mean in means.values() if mean is not None]
-        digits = _digits(known)
-        best = max(known) if len(known) > 1 else None
+        own = {name: [entry.at_budget for entry in found.entries if entry.contestant == name] for name in names}
+        scores = {name: max(each, key=lambda score: score.mean) for name, each in own.items() if each}
+        digits, bold = _digits([score.mean for score in scores.values()]), _best_of(scores)
         cells = [
-            "–" if mean is None else f"**{mean:.{digits}f}**" if mean == best else f"{mean:.{digits}f}"
-            for mean in means.values()
-        ]
-        optimum = found.provenance["optimum"]
-        cells.append("–" if found.random is None else f"{found.random:.{digits}f}")
-        cells.append("–" if optimum is None else f"{optimum:.{digits}f}")
-        lines.append(f"| {problem} | " + " | ".join(cells) + " |")
+            f"**{scores[name].mean:.{digits}f}**" if name in bold
+            else f"{scores[name].mean:.{digits}f}" if name in scores
+            else "–"
+            for name in names
+        ]  # fmt: skip
+        for line in (found.random, found.provenance["optimum"]):
+            cells.append("–" if line is None else f"{line:.{digits}f}")
+        lines.append(f"| {_title(folder)} | {_terms(found)} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+def _best_of(scores: Mapping[str, Summary]) -> set[str]:
+    """Return who has the largest mean, and who cannot be told apart from it; nobody where there is no competition."""
+    if len(scores) < 2:
+        return set()
+    best = max(scores.values(), key=lambda score: score.mean)
+    least = best.mean if best.interval is None else best.interval[0]
+    most = {name: score.mean if score.interval is None else score.interval[1] for name, score in scores.items()}
+    return {name for name, score in scores.items() if score is best or most[name] > least}
+
+
+def _title(folder: str) -> str:
+    return PROBLEMS[folder].title if folder in PROBLEMS else folder
+
+
+def _terms(found: Comparison) -> str:
+    """Return what everybody got, and how many seeds there are."""
+    minutes, env_steps = found.provenance["budget_minutes"], found.provenance["env_steps"]
+    clock = " of the clock" if found.budget.clock == "wall" else ""
+    parts = [] if minutes is None else [f"{minutes:g} min{clock}"]
+    parts += [] if env_steps is None else [f"{env_steps:,} interactions"]
+    counts = sorted({entry.at_budget.seeds for entry in found.entries})
+    return ", ".join([*parts, f"{counts[0]}" if len(counts) == 1 else f"{counts[0]}–{counts[-1]}"])
 
 
 def _digits(means: Sequence[float]) -> int:
