@@ -16,7 +16,7 @@ from revalued.experiments.plan import Experiment, Variant
 
 OVER_OURS = "over lean's"
 COLUMNS = ["task", "candidate", "interactions/s", "lowest", "highest", OVER_OURS]
-NUM_ROUNDS = 3
+NUM_ROUNDS = 2
 OURS = "lean"
 
 Paces = dict[tuple[str, str], float]
