@@ -121,11 +121,6 @@ def _against_others(found: Found) -> list[str]:
 
 
 def _pairs(found: Found, ours: str, other: str) -> list[tuple[list[float], list[float]]]:
-    """Return the scores of two candidates, task by task, with the seeds that both have."""
-    pairs = []
-    for by_name in found.values():
-        first, second = by_name.get(ours, {}), by_name.get(other, {})
-        shared = sorted(first.keys() & second.keys())
-        if len(shared) >= FEWEST_SEEDS:
-            pairs.append(([first[seed] for seed in shared], [second[seed] for seed in shared]))
-    return pairs
+    """Return the scores of two candidates, task by task, with all seeds that each has, as in the report."""
+    both = [by_name for by_name in found.values() if ours in by_name and other in by_name]
+    return [(list(by_name[ours].values()), list(by_name[other].values())) for by_name in both]
