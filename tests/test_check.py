@@ -51,6 +51,7 @@ def test_the_facts_are_found() -> None:
     assert (found.sizes, found.combinations, found.observation_size) == ((2, 3, 4), 24, 2)
     assert (found.lengths, found.returns, found.terminated) == ([6] * 4, [3.0] * 4, 4)
     assert (found.rewards, found.steps, found.legal_share) == ((-1.0, 2.0), 24, None)
+    assert (found.mean_reward_size, found.value_size, found.reward_range) == (1.5, 9.0, None)
     assert (found.lowest.tolist(), found.highest.tolist()) == ([0, -100], [0, 100])
     assert found.deviations[0] == 0
     assert found.deviations[1] == pytest.approx(99, abs=1.5)
@@ -93,6 +94,20 @@ def test_what_we_would_start_with() -> None:
     assert "--normalise-observations" not in suggested_flags(single)
     uneven = Findings(**{**vars(single), "deviations": np.array([0.1, 900.0])})
     assert "--normalise-observations" in suggested_flags(uneven)
+
+
+def test_rewards_too_small_to_learn_from_are_scaled() -> None:
+    seen = {**vars(found_in()), "lengths": [50, 50], "mean_reward_size": 0.001, "reward_range": None}
+    small = Findings(**seen)  # values of about 0.05, which 100 brings to 5
+    assert small.value_size == pytest.approx(0.05)
+    assert suggested_flags(small)[2:4] == ["--reward-scale", "100"]
+    assert "too small to learn from" in dict(_lines(small))["reward of a step"]
+    never_ending = Findings(**{**seen, "lengths": []})
+    assert suggested_flags(never_ending)[2:4] == ["--reward-scale", "10"]
+    for other in ({"mean_reward_size": 0.1}, {"mean_reward_size": 0.0}, {"reward_range": (0.0, 1.0)}):
+        large_enough = Findings(**{**seen, **other})
+        assert "--reward-scale" not in suggested_flags(large_enough)
+        assert "too small" not in dict(_lines(large_enough))["reward of a step"]
 
 
 def test_a_first_run_in_a_slow_environment_ends_in_time_and_explores_for_part_of_it() -> None:

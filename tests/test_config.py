@@ -75,6 +75,7 @@ def test_the_defaults_are_the_papers() -> None:
         "target_update_rate": 0.005,
         "weight_decay": 0.0,
         "normalise_observations": False,
+        "reward_scale": 1.0,
         "torso": "plain",
         "blocks": 1,
     }

@@ -89,6 +89,8 @@ class LearnerConfig:
     """Weights shrink by this times the learning rate in every update (AdamW); norms and biases do not."""
     normalise_observations: bool = False
     """Shift and scale observations by the running mean and deviation of what has been seen."""
+    reward_scale: float = 1.0
+    """Factor on the rewards that are learnt from, and so on Q-values; returns are reported without it."""
     torso: Torso = "plain"
     """Before the head: the paper's residual block, or blocks that normalise their input (torch engine only)."""
     blocks: int = 1

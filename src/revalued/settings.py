@@ -59,6 +59,7 @@ class Settings(TypedDict, total=False):
     target_update_rate: float | Literal["auto"]
     weight_decay: float
     normalise_observations: bool
+    reward_scale: float
     torso: Torso
     blocks: int
     exploration: Exploration

@@ -28,7 +28,7 @@ def validate(config: TrainConfig) -> None:
         _require(noise >= 0 and math.isfinite(noise), name, noise, "at least 0 and finite")
     for name in ("hidden_size", "batch_size"):
         _require(getattr(learner, name) >= 1, name, getattr(learner, name), "at least 1")
-    for name in ("learning_rate", "gradient_clip"):
+    for name in ("learning_rate", "gradient_clip", "reward_scale"):
         value = getattr(learner, name)
         _require(value > 0 and math.isfinite(value), name, value, "above 0 and finite")
     rate = learner.target_update_rate

@@ -17,6 +17,8 @@ from revalued.envs.task import Task
 from revalued.seeding import Stream, episode_seed, stream_rng
 
 _REPEATED_STEPS = 200
+_HORIZON = 100
+"""Steps that a value looks ahead: 1 / (1 - γ) with the default discount."""
 _MANY_ALIKE = 3
 """Episodes of equal length that are no accident."""
 
@@ -46,6 +48,10 @@ class Findings:
     """Episodes that ended by termination; the others were truncated."""
     rewards: tuple[float, float]
     """Smallest and largest reward of a step."""
+    mean_reward_size: float
+    """Mean of the rewards' absolute values."""
+    reward_range: tuple[float, float] | None
+    """As declared."""
     steps: int
     seconds: float
     """Spent in steps of the environment alone."""
@@ -62,6 +68,11 @@ class Findings:
         """Return how far the scales of observations lie apart, constant ones left out."""
         moving = self.deviations[self.deviations > 1e-6]
         return float(moving.max() / moving.min()) if len(moving) else 1.0
+
+    @property
+    def value_size(self) -> float:
+        """Return about how large the values of random play are, in either direction."""
+        return self.mean_reward_size * min([_HORIZON, *self.lengths])
 
     @property
     def has_suspicious_ends(self) -> bool:
@@ -95,6 +106,8 @@ def examine(task: Task, *, episodes: int, seconds: float, seed: int) -> Findings
         returns=player.returns,
         terminated=player.terminated,
         rewards=(min(player.rewards), max(player.rewards)),
+        mean_reward_size=float(np.abs(player.rewards).mean()),
+        reward_range=task.info.reward_range,
         steps=len(player.rewards),
         seconds=player.seconds,
         repeats=repeats,

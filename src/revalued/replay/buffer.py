@@ -34,8 +34,8 @@ class Replay:
     step waits for its n rewards, and for good where a row only holds the last observation of a truncated episode.
 
     `capacity` counts rows over all lanes, rounded up to a multiple of `num_lanes`; actions are below `max_choices`;
-    `mask_size` booleans per observation tell which choices are legal there, 0 in a task without masks. `faster_tree`
-    draws faster than NumPy, `faster_rows` stores faster, and both the same.
+    `mask_size` booleans per observation tell which choices are legal there, 0 in a task without masks. Rewards are kept
+    times `reward_scale`. `faster_tree` draws faster than NumPy, `faster_rows` stores faster, and both the same.
     """
 
     def __init__(
@@ -49,6 +49,7 @@ class Replay:
         discount: float,
         max_choices: int,
         mask_size: int = 0,
+        reward_scale: float = 1.0,
         prioritised: bool = True,
         priority_exponent: float = 0.6,
         importance_exponent: float = 0.2,
@@ -69,7 +70,7 @@ class Replay:
             smallest = (n_step + 3) * num_lanes + 1
             raise ValueError(f"{num_lanes} lanes with n_step {n_step} need a capacity of {smallest}, got {capacity}")
         self._num_lanes, self._max_choices = num_lanes, max_choices
-        self._discount, self._prioritised = float(discount), prioritised
+        self._discount, self._prioritised, self._reward_scale = float(discount), prioritised, reward_scale
         # Uniform replay is the prioritised one with exponent 0: all leaves and all weights are 1.
         exponent = priority_exponent if prioritised else 0.0
         num_rows = self._positions * num_lanes
@@ -159,7 +160,7 @@ class Replay:
         lane = self._all_lanes if lanes is None else checked_lanes(lanes, self._num_lanes)
         by_lane, by_observation = (len(lane),), (len(lane), self._observations.shape[1])
         actions = checked("actions", actions, (len(lane), self._actions.shape[1]))
-        rewards = checked("rewards", rewards, by_lane)
+        rewards = self._reward_scale * checked("rewards", rewards, by_lane)
         terminated = checked("terminated", terminated, by_lane).astype(bool, copy=False)
         truncated = checked("truncated", truncated, by_lane).astype(bool, copy=False)
         next_observations = checked("next_observations", next_observations, by_observation)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from revalued.actions import FactorisedActions
-from revalued.config import AlgorithmConfig, TrainConfig
+from revalued.config import TrainConfig
 from revalued.envs import TaskInfo
 from revalued.errors import UserError
 from revalued.learner.learner import Learner
@@ -43,10 +43,11 @@ def agent_shape(config: TrainConfig, task: TaskInfo) -> AgentShape:
         torso=config.learner.torso,
         blocks=config.learner.blocks,
     )
-    return AgentShape(network, _support(algorithm, task, config.action_repeat) if categorical else None, task.mask_size)
+    return AgentShape(network, _support(config, task) if categorical else None, task.mask_size)
 
 
-def _support(algorithm: AlgorithmConfig, task: TaskInfo, action_repeat: int) -> tuple[float, float]:
+def _support(config: TrainConfig, task: TaskInfo) -> tuple[float, float]:
+    algorithm = config.algorithm
     low, high = algorithm.value_min, algorithm.value_max
     if low is None or high is None:
         if task.reward_range is None or algorithm.discount >= 1:
@@ -54,7 +55,7 @@ def _support(algorithm: AlgorithmConfig, task: TaskInfo, action_repeat: int) -> 
                 "a categorical head needs the range of possible returns, which this task does not tell: "
                 "give --value-min and --value-max"
             )
-        horizon = action_repeat / (1 - algorithm.discount)
+        horizon = config.learner.reward_scale * config.action_repeat / (1 - algorithm.discount)
         # the paper's [0, 100] must not become 99.99999 by rounding
         low = round(task.reward_range[0] * horizon, 6) if low is None else low
         high = round(task.reward_range[1] * horizon, 6) if high is None else high
@@ -87,6 +88,7 @@ def make_replay(config: TrainConfig, shape: AgentShape) -> Replay:
         num_dimensions=shape.network.actions.num_dimensions,
         max_choices=shape.network.actions.max_choices,
         mask_size=shape.mask_size,
+        reward_scale=config.learner.reward_scale,
         n_step=config.algorithm.n_step,
         discount=config.algorithm.discount,
         prioritised=config.replay.prioritised,

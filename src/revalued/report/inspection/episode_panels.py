@@ -34,9 +34,9 @@ def discounted_to_go(rewards: NDArray[np.float64], discount: float) -> NDArray[n
     return sums
 
 
-def value_panels(record: EpisodeRecord, discount: float) -> list[Panel]:
-    """Draw Q-values, rewards and how far the critics are apart, along the episode."""
-    q_values = record.judgement.q_values
+def value_panels(record: EpisodeRecord, discount: float, reward_scale: float = 1.0) -> list[Panel]:
+    """Draw Q-values in units of the rewards, rewards and how far the critics are apart, along the episode."""
+    q_values = record.judgement.q_values / reward_scale
     steps = np.arange(len(q_values))
     mean, deviation = q_values.mean(axis=1), q_values.std(axis=1)
     several = q_values.shape[1] > 1

@@ -176,7 +176,7 @@ def _learning(run: SavedRun, tests: list[dict[str, str]]) -> pages.Section:
 
 
 def _episode(run: SavedRun, played: Played, video_name: str) -> pages.Section:
-    cells = _drawn(value_panels(played.records[0], run.config.algorithm.discount))
+    cells = _drawn(value_panels(played.records[0], run.config.algorithm.discount, run.config.learner.reward_scale))
     parts: list[pages.Html] = []
     if played.why_no_video:
         parts.append(pages.paragraph(f"No video: {played.why_no_video}.", "note"))
