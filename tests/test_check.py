@@ -96,7 +96,7 @@ def test_what_we_would_start_with() -> None:
     assert "--normalise-observations" in suggested_flags(uneven)
 
 
-def test_rewards_too_small_to_learn_from_are_scaled() -> None:
+def test_rewards_of_the_wrong_size_are_scaled() -> None:
     seen = {**vars(found_in()), "lengths": [50, 50], "mean_reward_size": 0.001, "reward_range": None}
     small = Findings(**seen)  # values of about 0.05, which 100 brings to 5
     assert small.value_size == pytest.approx(0.05)
@@ -104,10 +104,19 @@ def test_rewards_too_small_to_learn_from_are_scaled() -> None:
     assert "too small to learn from" in dict(_lines(small))["reward of a step"]
     never_ending = Findings(**{**seen, "lengths": []})
     assert suggested_flags(never_ending)[2:4] == ["--reward-scale", "10"]
-    for other in ({"mean_reward_size": 0.1}, {"mean_reward_size": 0.0}, {"reward_range": (0.0, 1.0)}):
-        large_enough = Findings(**{**seen, **other})
-        assert "--reward-scale" not in suggested_flags(large_enough)
-        assert "too small" not in dict(_lines(large_enough))["reward of a step"]
+    large = Findings(**{**seen, "mean_reward_size": 50.0})  # values of about 2,500, which 0.001 brings to 2.5
+    assert suggested_flags(large)[2:4] == ["--reward-scale", "0.001"]
+    assert "too large to learn from" in dict(_lines(large))["reward of a step"]
+    fit = (
+        {"mean_reward_size": 0.1},
+        {"mean_reward_size": 2.0},
+        {"mean_reward_size": 0.0},
+        {"reward_range": (0.0, 1.0)},
+    )
+    for other in fit:
+        as_it_is = Findings(**{**seen, **other})
+        assert "--reward-scale" not in suggested_flags(as_it_is)
+        assert "to learn from" not in dict(_lines(as_it_is))["reward of a step"]
 
 
 def test_a_first_run_in_a_slow_environment_ends_in_time_and_explores_for_part_of_it() -> None:

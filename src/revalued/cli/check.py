@@ -24,8 +24,8 @@ _UNEVEN_SCALES = 30
 """Observations whose deviations lie further apart than this are better normalised."""
 _FEW_COMBINATIONS = 200
 """Up to here plain DQN is a fair competitor."""
-_SMALL_VALUES = 0.3
-"""Values below this are lost in what a step of Adam changes, whatever the rewards are."""
+_FIT_VALUES = 0.3, 100.0
+"""Values of random play that can be learnt as they are: smaller ones drown in noise, larger ones take long."""
 _WORKERS = 2
 _FIRST_RUN_SECONDS = 1_800
 """What a first run may take, if stepping is all that takes time."""
@@ -87,16 +87,17 @@ def suggested_flags(found: Findings) -> list[str]:
         flags = ["--algo", "dqn", "--learning-rate", "3e-4"]
         if found.scale_ratio > _UNEVEN_SCALES:
             flags.append("--normalise-observations")
-    if _has_small_values(found):
-        flags += ["--reward-scale", f"{10 ** math.ceil(-math.log10(found.value_size)):g}"]
+    if _are_rewards_unfit(found):
+        flags += ["--reward-scale", f"{10.0 ** -math.floor(math.log10(found.value_size)):g}"]
     if found.steps_per_second < _SLOW_STEPS_PER_SECOND:
         flags += ["--workers", str(_WORKERS), *_short_run_flags(_WORKERS * found.steps_per_second)]
     return flags
 
 
-def _has_small_values(found: Findings) -> bool:
+def _are_rewards_unfit(found: Findings) -> bool:
     """Tell whether rewards had better be scaled; where their range is declared, random play says little about them."""
-    return found.reward_range is None and 0 < found.value_size < _SMALL_VALUES
+    low, high = _FIT_VALUES
+    return found.reward_range is None and found.value_size > 0 and not low <= found.value_size <= high
 
 
 def _short_run_flags(steps_per_second: float) -> list[str]:
@@ -151,8 +152,9 @@ def _lines(found: Findings) -> list[tuple[str, str]]:
     repeats = "yes, to the bit" if found.repeats else "NO: a resumed run will begin new episodes"
     masks = "none" if found.legal_share is None else f"{found.legal_share:.0%} of the choices are legal on average"
     rewards = f"{found.rewards[0]:.4g} to {found.rewards[1]:.4g}"
-    if _has_small_values(found):
-        rewards += f", {found.mean_reward_size:.2g} on average: too small to learn from as they are"
+    if _are_rewards_unfit(found):
+        size = "large" if found.value_size > 1 else "small"
+        rewards += f", {found.mean_reward_size:.2g} in size on average: too {size} to learn from as they are"
     return [
         ("action", actions),
         ("observation", f"{found.observation_size} numbers {ranges}, {scales}"),
