@@ -77,7 +77,7 @@ def _by_experiment(ledgers: Sequence[Ledger], work: Workload) -> Table:
     """Return a line per experiment; a run belongs to the first that needs it."""
     table = _table(
         f"{len(ledgers)} experiments at {ledgers[0].scale.name} scale",
-        "experiment", "tasks", "seeds", "runs", "own", "finished", "hours", "left",
+        "experiment", "tasks", "seeds", "runs", "own", "done", "hours", "left",
     )  # fmt: skip
     seen: set[Path] = set()
     for ledger in ledgers:

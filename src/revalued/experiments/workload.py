@@ -1,8 +1,8 @@
 """How much work an experiment's runs are, how much of it is done, and how long the rest will take.
 
 A run is expected to take as long as finished runs of its kind, which differ from it in nothing but the seed, took on
-this machine. Where there are none, finished runs on the same task and with the same critics stand for them, by their
-time per interaction; nothing is known before any run has finished.
+this machine. Where there are none, finished runs on the same task, by the arithmetic of their updates, and with the same
+critics stand for them, by their time per interaction; nothing is known before any run has finished.
 """
 
 from __future__ import annotations
@@ -98,9 +98,10 @@ class Workload:
         if wanted in self._seconds:
             return statistics.median(self._seconds[wanted])
         rates = {kind: statistics.median(times) / kind.schedule.env_steps for kind, times in self._seconds.items()}
-        on_task = [rate for kind, rate in rates.items() if kind.task == wanted.task]
+        scaled = {kind: rate * _cost(wanted) / _cost(kind) for kind, rate in rates.items()}
+        on_task = [rate for kind, rate in scaled.items() if kind.task == wanted.task]
         alike = [rate for kind, rate in rates.items() if _critics(kind) == _critics(wanted)]
-        nearest = [statistics.median(found) for found in (on_task, alike) if found] or list(rates.values())
+        nearest = [statistics.median(found) for found in (on_task, alike) if found] or list(scaled.values())
         return statistics.mean(nearest) * wanted.schedule.env_steps if nearest else None
 
     def unmeasured(self) -> int:
@@ -145,3 +146,10 @@ class Workload:
 def _critics(config: TrainConfig) -> tuple[object, ...]:
     """Return what the cost of an update depends on, besides the task."""
     return config.algorithm, config.learner, config.schedule.updates_per_env_step
+
+
+def _cost(config: TrainConfig) -> float:
+    """Return about how long an interaction takes; in a run with ten lean critics two thirds of it are the update."""
+    learner, lean = config.learner, 10 * 160**2 * 256 * 0.2
+    work = config.algorithm.critics * learner.hidden_size**2 * learner.batch_size * config.schedule.updates_per_env_step
+    return 1 / 3 + 2 / 3 * work / lean
