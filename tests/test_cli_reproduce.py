@@ -108,8 +108,8 @@ def test_a_dry_run_counts_what_is_finished(capsys: pytest.CaptureFixture[str]) -
     folder = RunFolder.create(run_path(Path("results"), run.config), run.config)
     folder.write_summary({"finished": True, "env_steps": 150_000, "wall_seconds": 500.0, "machine": machine()})
     assert reproduce(["main", "--dry-run", "--seeds", "2", "--tasks", "walker-walk"]) == 0
-    # One lean critic took 500 s, where a third of what ten take is stepping and the rest a tenth. So ten take 1,250 s and
-    # a wide one 1,270: 500 + 2 (500 + 1,250 + 1,270), two at a time.
+    # One lean critic took 500 s, where a third of what ten take is stepping and the rest a tenth. So ten take 1,250 s
+    # and a wide one 1,270: 500 + 2 (500 + 1,250 + 1,270), two at a time.
     known = "about 54:30 with 2 jobs, from finished runs on this machine"
     others = "6 runs of kinds that have not been measured yet are estimated from others"
     assert f"8 runs, 1 finished already; {known}; {others}" in capsys.readouterr().out

@@ -1,8 +1,8 @@
 """How much work an experiment's runs are, how much of it is done, and how long the rest will take.
 
 A run is expected to take as long as finished runs of its kind, which differ from it in nothing but the seed, took on
-this machine. Where there are none, finished runs on the same task, by the arithmetic of their updates, and with the same
-critics stand for them, by their time per interaction; nothing is known before any run has finished.
+this machine. Where there are none, finished runs on the same task, by the arithmetic of their updates, and runs with
+the same critics stand for them, by their time per interaction; nothing is known before any run has finished.
 """
 
 from __future__ import annotations
