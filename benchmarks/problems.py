@@ -19,7 +19,7 @@ FOLDER, IMAGES = ROOT / "results" / "problems", ROOT / "results" / "figures"
 PAGES = (ROOT / "README.md", ROOT / "docs" / "problems.md", *sorted((ROOT / "docs" / "problems").glob("*.md")))
 PLACE = re.compile(r"(<!-- comparison: (?P<name>[a-z-]+) -->\n)(?P<text>.*?)(<!-- end of comparison -->)", re.DOTALL)
 OVERVIEW = "overview"
-IN_OVERVIEW = (*OURS, "sb3-ppo", "tianshou-bdq")
+IN_OVERVIEW = (*OURS, "sb3-ppo", "sb3-sac", "sb3-dqn", "tianshou-bdq")
 NONE_YET = "*No runs yet: the commands are below.*"
 
 

@@ -124,11 +124,21 @@ def test_the_table_says_what_is_on_disk(folder: ComparisonFolder) -> None:
         "| *uniformly random* | 1.50 | | | |",
     ]
     assert overview_table({"levers": found}, ["decqn", "sb3-ppo", "tianshou-bdq"]).splitlines()[-1] == (
-        "| levers | 1 min, 1–2 | **7.00** | 2.00 | – | 1.50 | 10.00 |"
-    )
+        "| levers | 1 min, 1–2 | **7.00** | 2.00 | 1.50 | 10.00 |"
+    ), "nobody has seen Tianshou yet"
     assert overview_table({"sepsis": found}, ["decqn"]).splitlines()[-1] == (
         "| sepsis treatment | 1 min, 1–2 | 7.00 | 1.50 | 10.00 |"
     )
+
+
+def test_whoever_takes_part_somewhere_has_a_column(folder: ComparisonFolder, tmp_path: Path) -> None:
+    other = comparison_folder(tmp_path / "others")
+    other.add(RunKey("sb3-sac", DEFAULT, 0, 1.0), [row(0, 0.0, 3), row(4_000, 60.0, 3)])
+    both = {"levers": read_comparison(folder), "others": read_comparison(other)}
+    header, _, first, second = overview_table(both, ["decqn", "sb3-sac"]).splitlines()
+    assert header.count("SAC") == 1
+    assert first == "| levers | 1 min, 1–2 | 7.00 | – | 1.50 | 10.00 |"
+    assert second == "| others | 1 min, 1 | – | 3.00 | – | 10.00 |"
 
 
 def test_who_cannot_be_told_apart_from_the_best_is_in_bold_too(folder: ComparisonFolder) -> None:

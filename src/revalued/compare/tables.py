@@ -122,8 +122,11 @@ def markdown_table(found: Comparison) -> str:
 def overview_table(comparisons: Mapping[str, Comparison], names: Sequence[str]) -> str:
     """Return a table of several problems, one row each: the return at the end of the budget.
 
-    The best is in bold, and with it whoever's 95% interval overlaps with its own.
+    Whoever takes part in one of them has a column. The best is in bold, and with it whoever's 95% interval overlaps
+    with its own.
     """
+    present = {entry.contestant for found in comparisons.values() for entry in found.entries}
+    names = [name for name in names if name in present]
     titles = {name: CONTESTANTS[name].title for name in names}
     lines = ["| | budget, seeds | " + " | ".join([*titles.values(), "random", "best possible"]) + " |"]
     lines.append("|---|---|" + "---|" * (len(names) + 2))
