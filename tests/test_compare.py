@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure as Canvas
 
 from compare_helpers import comparison_folder, row
 from revalued.compare.contestants import CONTESTANTS, DEFAULT, NUM_SETTINGS, OURS, unfit
@@ -153,6 +154,14 @@ def test_the_picture_has_two_panels(folder: ComparisonFolder) -> None:
     assert [label for label, _ in figure.legend] == ["revalued: DecQN", "Stable-Baselines3 PPO"]
     assert "interactions" in panel_svg(figure.panels[0])
     assert "minutes of one core" in panel_svg(figure.panels[1])
+
+
+def test_everybody_is_drawn_as_far_as_ours_go(folder: ComparisonFolder) -> None:
+    folder.add(RunKey("sb3-sac", DEFAULT, 0, 1.0), [row(0, 0.0, 2), row(300, 60.0, 3)])
+    axes = Canvas().subplots()
+    comparison_figure("problem-levers", read_comparison(folder)).panels[0].draw(axes)
+    # 4,000 of PPO's would leave a corner to ours, and all would have to end with SAC's 300
+    assert sorted(np.asarray(line.get_xdata())[-1] for line in axes.lines[:3]) == [300, 1_200, 1_200]
 
 
 @pytest.mark.parametrize("text", ["", "a,b\n1,2\n", "contestant,setting\n", "\xff"])

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from revalued.compare.contestants import CONTESTANTS
 from revalued.compare.result_table import RunCurve
 from revalued.compare.tables import Comparison, Entry
 from revalued.report.drawing import GREY, INK, Figure, Panel, colours_of
@@ -30,7 +31,7 @@ def comparison_figure(name: str, found: Comparison) -> Figure:
     panels = (
         Panel(
             f"Returns on {task} over interactions",
-            partial(_draw, found, colours, lambda curve: curve.env_steps, "interactions", found.common_env_steps),
+            partial(_draw, found, colours, lambda curve: curve.env_steps, "interactions", _our_env_steps(found)),
         ),
         Panel(
             f"Returns on {task} over {minutes}",
@@ -39,6 +40,12 @@ def comparison_figure(name: str, found: Comparison) -> Figure:
     )
     legend = tuple((entry.label, colours[entry.name]) for entry in found.entries)
     return Figure(name, f"Greedy test episodes on {task}; bands are 95% intervals over seeds.", panels, legend)
+
+
+def _our_env_steps(found: Comparison) -> float | None:
+    """Return where our longest curve ends: whoever steps much faster would squeeze the others into a corner."""
+    ours = [entry for entry in found.entries if not CONTESTANTS[entry.contestant].is_peer]
+    return max((float(curve.env_steps[-1]) for entry in ours for curve in entry.curves.values()), default=None)
 
 
 def _draw(
