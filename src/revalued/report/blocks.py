@@ -13,6 +13,8 @@ from pathlib import Path
 
 from revalued.errors import UserError, unknown_name
 from revalued.experiments.catalogue import EXPERIMENTS
+from revalued.experiments.plan import ComputedExperiment, Experiment, plan
+from revalued.experiments.scales import SCALES
 from revalued.report import front, lessons, tables
 from revalued.report.contents import Chapter
 from revalued.report.results import ExperimentResults
@@ -107,9 +109,16 @@ def _state(chapters: list[Chapter], place: str) -> str:
         found = _named(chapters, name)
         runs = [] if found is None else list(found.provenance.get("runs", ()))
         done = sum(run["status"] == "finished" for run in runs)
-        count = f"{done} of {len(runs)}" if runs else "not run" if found is None else "computed"
+        whole = max(len(runs), _whole_plan(experiment, found))
+        count = f"{done} of {whole}" if runs else "not run" if found is None else "computed"
         rows.append((f"`{name}`", experiment.title, count, "–" if found is None else found.scale))
     return tables.to_markdown(tables.TextTable(("Experiment", "What it is", "Runs finished", "Scale"), tuple(rows)))
+
+
+def _whole_plan(experiment: Experiment | ComputedExperiment, found: ExperimentResults | None) -> int:
+    """Return how many runs the experiment has at its scale, those that nobody has asked for yet among them."""
+    scale = None if found is None else SCALES.get(str(found.provenance.get("scale")))
+    return len(plan(experiment, scale)) if isinstance(experiment, Experiment) and scale is not None else 0
 
 
 def _pictures(chapters: list[Chapter], place: str) -> str:
