@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import statistics
 import sys
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from revalued.cli.parsing import Modules, parse
-from revalued.run.signals import raise_again
+from revalued.run.signals import noted_signals, raise_again
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ def evaluate(arguments: list[str]) -> int:
     from revalued.envs import LaneError
     from revalued.report.video import check_video, record_video
     from revalued.run.start import evaluate as play
-    from revalued.training.evaluation import Episode, success_rate
+    from revalued.training.evaluation import Episode, StoppedError, success_rate
 
     raise_again()
     # One observation at a time: more threads would only wait for each other, and for those that draw the pictures.
@@ -48,6 +49,7 @@ def evaluate(arguments: list[str]) -> int:
     wanted = given.episodes if given.episodes is not None else 10 if given.video is None else 1
     check_video(given.video)
     video = None if given.video is None else partial(record_video, path=given.video)
+    received: list[int] = []
     played = play(
         given.dir,
         wanted,
@@ -55,14 +57,19 @@ def evaluate(arguments: list[str]) -> int:
         lambda text: print(f"warning: {text}", file=sys.stderr),
         trust_modules=given.trust_module,
         video=video,
+        should_stop=lambda: bool(received),
     )
     try:
-        for episode in played:
-            episodes.append(episode)
-            if not given.json:
-                solved = "" if episode.success is None else ", solved" if episode.success else ", not solved"
-                line = f"episode {len(episodes)}: return {episode.total_reward:.2f}, {episode.length:,} steps{solved}"
-                print(line, flush=True)
+        # Asked rather than raised: an exception out of nowhere can be lost in libraries, and episodes may have no end.
+        with noted_signals(signal.SIGINT, say=False, second_one_kills=True) as received:
+            for episode in played:
+                episodes.append(episode)
+                if not given.json:
+                    solved = "" if episode.success is None else ", solved" if episode.success else ", not solved"
+                    steps = f"{episode.length:,} steps{solved}"
+                    print(f"episode {len(episodes)}: return {episode.total_reward:.2f}, {steps}", flush=True)
+    except StoppedError:
+        raise KeyboardInterrupt from None
     except LaneError as error:
         print(f"revalued: {error}", file=sys.stderr)
         return 1

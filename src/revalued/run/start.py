@@ -117,12 +117,17 @@ def evaluate(
     env: EnvSource | None = None,
     trust_modules: Collection[str] = (),
     video: Video | None = None,
+    should_stop: Callable[[], bool] = lambda: False,
 ) -> Iterator[Episode]:
-    """Play greedy episodes with the newest policy of a run; a `video` is shown all of them."""
+    """Play greedy episodes with the newest policy of a run; a `video` is shown all of them.
+
+    Raises `StoppedError` in the middle of an episode as soon as it shall stop.
+    """
     checked_seeds(seed, episodes)  # before anything is loaded
     run = load_run(path, warn, env, trust_modules=trust_modules, device="auto")
     max_steps, is_told = run.config.schedule.max_eval_steps, False
-    for episode in play(run.task, run.policy, episodes, seed, video=video, max_steps=max_steps):
+    played = play(run.task, run.policy, episodes, seed, video=video, max_steps=max_steps, should_stop=should_stop)
+    for episode in played:
         if episode.is_cut_off and not is_told:
             warn(cut_off_note(max_steps))
             is_told = True

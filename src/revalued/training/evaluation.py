@@ -92,13 +92,14 @@ def play(
     *,
     video: Video | None = None,
     max_steps: int = MAX_EVAL_STEPS,
+    should_stop: Callable[[], bool] = lambda: False,
 ) -> Iterator[Episode]:
     """Play greedy episodes in a new environment, as `revalued evaluate` does; a `video` is shown all of them."""
     seeds = checked_seeds(seed, episodes)
     env = task.make(None if video is None else "rgb_array")
     try:
         with nullcontext(_unwatched) if video is None else video(env) as watch:
-            yield from greedy_episodes(env, policy, seeds, watch, max_steps=max_steps)
+            yield from greedy_episodes(env, policy, seeds, watch, max_steps=max_steps, should_stop=should_stop)
     finally:
         env.close()
 
