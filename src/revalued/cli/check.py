@@ -25,7 +25,7 @@ _UNEVEN_SCALES = 30
 _FEW_COMBINATIONS = 200
 """Up to here plain DQN is a fair competitor."""
 _FIT_VALUES = 0.3, 100.0
-"""Values of random play that can be learnt as they are: smaller ones drown in noise, larger ones take long."""
+"""Values of random play that are left as they are; chosen by judgement, around those that settings were tuned on."""
 _WORKERS = 2
 _FIRST_RUN_SECONDS = 1_800
 """What a first run may take, if stepping is all that takes time."""
