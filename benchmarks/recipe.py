@@ -12,13 +12,13 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from benchmarks.confirmation import CANDIDATES, confirmation_summary, confirmation_table, problem_table
 from benchmarks.confirmation import PATH as CONFIRMATION
-from benchmarks.confirmation import confirmation_summary, confirmation_table, problem_table
 from benchmarks.pace import measured_paces
 from benchmarks.recipe_runs import AT, FOLDER, FRONT, FRONT_AT, ROOT, Scores, collect, episodes, scores
 
 PAGES = (ROOT / "README.md", ROOT / "docs" / "recipe.md")
-LEAN, TUNED, _ = FRONT.values()
+LEAN, TUNED, PAPER = FRONT.values()
 WIDE = "decqn-512-3e-4-norm"
 INGREDIENTS = (
     ("ten critics of width 160 that act by their mean, 1e-3", "for one wide critic at its best", LEAN, TUNED),
@@ -28,7 +28,9 @@ INGREDIENTS = (
     ("acting with a critic per episode", "ten critics", "ens-10x160-1e-3-norm-episode", "ens-10x160-1e-3-norm"),
     ("learning rate 1e-3, not 3e-4", "ten critics, raw observations", "ens-10x160-1e-3", "ens-10x160-3e-4"),
     ("learning rate 1e-3, not 3e-4", "one wide critic", "decqn-512-1e-3-norm", WIDE),
-    ("learning rate 3e-4, not 1e-4", "one wide critic, raw observations", "decqn-512-3e-4", "decqn-512-1e-4"),
+    ("learning rate 3e-4, alone", "DecQN, the paper's settings", "decqn-512-3e-4", PAPER),
+    ("normalised observations, alone", "DecQN, the paper's settings", "decqn-512-1e-4-norm", PAPER),
+    ("ten critics of width 160, alone", "for DecQN's one, the paper's settings", "ens-10x160-1e-4", PAPER),
     ("5-step returns", "lean", f"{LEAN}-n5", LEAN),
     ("5-step returns", "one wide critic", f"{WIDE}-n5", WIDE),
     ("action repeat 2", "ten critics, each acts", "ens-10x160-1e-3-norm-ar2", "ens-10x160-1e-3-norm"),
@@ -83,6 +85,13 @@ def ingredients_table(found: Scores) -> str:
     return "\n".join(lines)
 
 
+def with_confirmation(found: Scores, confirmed: Scores) -> Scores:
+    """Return the scores of the search and, on tasks that it went back to, the confirmation's of the candidates."""
+    searched = {task for task, _ in found}
+    names = {variant: FRONT[name] for name, variant in CANDIDATES.items()}
+    return {(task, names[variant]): each for (task, variant), each in confirmed.items() if task in searched} | found
+
+
 def _pair(with_it: dict[int, float], without: dict[int, float]) -> str:
     if not with_it or not without:
         return ""
@@ -95,7 +104,7 @@ def renewed(page: str, path: Path = FOLDER / "results.csv") -> str:
     tables: dict[str, Callable[[], str]] = {
         "front": lambda: front_table(scores(path)),
         "runs": lambda: table(scores(path)),
-        "ingredients": lambda: ingredients_table(scores(path)),
+        "ingredients": lambda: ingredients_table(with_confirmation(scores(path), scores(CONFIRMATION))),
         "confirmation": lambda: confirmation_table(episodes(CONFIRMATION), measured_paces()),
         "problem": problem_table,
         "summary": lambda: confirmation_summary(episodes(CONFIRMATION)),

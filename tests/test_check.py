@@ -101,12 +101,12 @@ def test_rewards_of_the_wrong_size_are_scaled() -> None:
     small = Findings(**seen)  # values of about 0.05, which 100 brings to 5
     assert small.value_size == pytest.approx(0.05)
     assert suggested_flags(small)[2:4] == ["--reward-scale", "100"]
-    assert "too small to learn from" in dict(_lines(small))["reward of a step"]
+    assert "small for our settings" in dict(_lines(small))["reward of a step"]
     never_ending = Findings(**{**seen, "lengths": []})
     assert suggested_flags(never_ending)[2:4] == ["--reward-scale", "10"]
     large = Findings(**{**seen, "mean_reward_size": 50.0})  # values of about 2,500, which 0.001 brings to 2.5
     assert suggested_flags(large)[2:4] == ["--reward-scale", "0.001"]
-    assert "too large to learn from" in dict(_lines(large))["reward of a step"]
+    assert "large for our settings" in dict(_lines(large))["reward of a step"]
     fit = (
         {"mean_reward_size": 0.1},
         {"mean_reward_size": 2.0},

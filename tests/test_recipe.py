@@ -16,7 +16,7 @@ from benchmarks.confirmation import (
     problem_table,
 )
 from benchmarks.pace import flags_of
-from benchmarks.recipe import INGREDIENTS, PAGES, front_table, ingredients_table, renewed
+from benchmarks.recipe import INGREDIENTS, PAGES, front_table, ingredients_table, renewed, with_confirmation
 from benchmarks.recipe_runs import FOLDER, FRONT, Episode, Scores, changed_settings, collect, scores
 
 from compare_helpers import comparison_folder, row
@@ -62,6 +62,14 @@ def test_an_ingredient_has_the_means_with_it_and_without_it() -> None:
     found: Scores = {("a", with_it): {100_000: {0: 2.0, 1: 4.0}}, ("a", without): {100_000: {0: 7.0}}}
     found["b", with_it] = {100_000: {0: 5.0}}  # nothing to compare it with
     assert ingredients_table(found).splitlines()[2].endswith("| 3 / 7 (2, 1) |  |")
+
+
+def test_the_search_goes_back_to_a_confirming_task() -> None:
+    lean, tuned = (FRONT[name] for name in list(CANDIDATES)[:2])
+    confirmed: Scores = {(task, CANDIDATES["`lean`"]): {100_000: {0: 2.0}} for task in "ab"}
+    confirmed["a", CANDIDATES["DecQN, tuned"]] = {100_000: {0: 1.0}}
+    found: Scores = {("a", "other"): {100_000: {0: 3.0}}, ("a", tuned): {100_000: {0: 4.0}}}
+    assert with_confirmation(found, confirmed) == found | {("a", lean): {100_000: {0: 2.0}}}
 
 
 def test_every_ingredient_names_variants_that_were_run() -> None:

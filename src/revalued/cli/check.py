@@ -154,7 +154,7 @@ def _lines(found: Findings) -> list[tuple[str, str]]:
     rewards = f"{found.rewards[0]:.4g} to {found.rewards[1]:.4g}"
     if _are_rewards_unfit(found):
         size = "large" if found.value_size > 1 else "small"
-        rewards += f", {found.mean_reward_size:.2g} in size on average: too {size} to learn from as they are"
+        rewards += f", {found.mean_reward_size:.2g} in size on average: {size} for our settings, so scale them"
     return [
         ("action", actions),
         ("observation", f"{found.observation_size} numbers {ranges}, {scales}"),
