@@ -22,6 +22,9 @@ NASTY: tuple[Any, ...] = (
     "gym:CartPole-v1", "toy-counting", "custom:mine", [], [[]], [1, 2, 3], [None], {}, {"a": 1}, {"b": "os.system"},
 )  # fmt: skip
 
+IRREGULAR = ("folder", "pipe", "endless", "loop", "nowhere")
+"""What may stand where a file is expected."""
+
 
 def flip_bytes(path: Path, rng: Generator) -> str:
     """Change a few bytes."""
@@ -58,16 +61,21 @@ def remove(path: Path, rng: Generator) -> str:
     return "removed"
 
 
-def replace(path: Path, rng: Generator) -> str:
-    """Put something else in its place."""
-    path.unlink()
-    kind = str(rng.choice(["folder", "pipe", "endless", "loop", "nowhere"]))
+def make_irregular(path: Path, kind: str) -> None:
+    """Put something else in a file's place."""
+    path.unlink(missing_ok=True)
     if kind == "folder":
         path.mkdir()
     elif kind == "pipe":
         os.mkfifo(path)
     else:
         path.symlink_to({"endless": "/dev/zero", "loop": path.name, "nowhere": "nowhere"}[kind])
+
+
+def replace(path: Path, rng: Generator) -> str:
+    """Put something else in its place."""
+    kind = str(rng.choice(IRREGULAR))
+    make_irregular(path, kind)
     return f"a {kind} in its place"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from campaign.processes import processes_in_group
 
 from revalued.algorithms.presets import preset
 from revalued.cli import main
@@ -158,33 +160,21 @@ def checkpoints_in(path: Path) -> list[Path]:
     return sorted((path / "checkpoint").glob("env-steps-*"))
 
 
-def processes_in_group(group: int) -> list[int]:
-    """Return the living processes of a process group, read from /proc."""
-    found = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            state, _, process_group = stat.read_text().rpartition(")")[2].split()[:3]
-        except OSError:  # it has just ended
-            continue
-        if int(process_group) == group and state != "Z":
-            found.append(int(stat.parent.name))
-    return found
-
-
-def left_in_group(group: int) -> list[int]:
-    """Return the processes that are still there when those that are ending have had time to do so."""
-    deadline = time.monotonic() + DEADLINE_SECONDS
-    while (found := processes_in_group(group)) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    return found
-
-
 def end(process: subprocess.Popen[str]) -> None:
     """Make sure that nothing which a test started outlives it."""
     if processes_in_group(process.pid):
         os.killpg(process.pid, signal.SIGKILL)
     with process:  # waits, and closes its pipes
         pass
+
+
+def assert_says_how_to_go_on(errors: str, path: Path) -> None:
+    """The last line of a command that a signal stopped can be copied, whatever the path looks like."""
+    assert "Traceback" not in errors
+    *_, last = errors.splitlines()
+    prefix, _, advice = last.partition(": ")
+    assert prefix == "stopped; go on with"
+    assert shlex.split(advice) == ["revalued", "resume", str(path)]
 
 
 def truncate(checkpoint: Path) -> None:

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import os
-import shlex
 import signal
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from campaign.processes import left_in_group, processes_in_group
 
 from revalued.run.folder import RunFolder
 from revalued.run.start import resume
 from run_helpers import (
+    assert_says_how_to_go_on,
     checkpoints_in,
     end,
     flags_of,
     launch,
-    left_in_group,
     newest,
-    processes_in_group,
     quick_config,
     stop_after,
     wait_for,
@@ -65,13 +64,8 @@ def test_a_signal_becomes_a_checkpoint(
         assert left_in_group(process.pid) == []
     finally:
         end(process)
-    assert process.returncode == 128 + number
-    assert output == ""
-    assert "Traceback" not in errors
-    *_, last = errors.splitlines()
-    prefix, _, advice = last.partition(": ")
-    assert prefix == "stopped; go on with"
-    assert shlex.split(advice) == ["revalued", "resume", str(path)]
+    assert (process.returncode, output) == (128 + number, "")
+    assert_says_how_to_go_on(errors, path)
     assert ("writing a checkpoint" in errors) != quiet
     env_steps = newest(path).meta["env_steps"]
     summary = RunFolder.open(path).summary()

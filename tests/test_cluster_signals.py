@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import os
-import shlex
 import signal
 import time
 from pathlib import Path
 
 import pytest
+from campaign.processes import left_in_group
 
 from cluster_helpers import assert_intact, replay_of
 from revalued.run.start import resume
 from run_helpers import (
+    assert_says_how_to_go_on,
     checkpoints_in,
     end,
     evolve,
     flags_of,
     launch,
-    left_in_group,
     newest,
     quick_config,
     wait_for,
@@ -65,13 +65,8 @@ def test_a_signal_to_everybody_becomes_a_checkpoint(
         assert nothing_left(path)
     finally:
         end(process)
-    assert process.returncode == 128 + number
-    assert output == ""
-    assert "Traceback" not in errors
-    *_, last = errors.splitlines()
-    prefix, _, advice = last.partition(": ")
-    assert prefix == "stopped; go on with"
-    assert shlex.split(advice) == ["revalued", "resume", str(path)]
+    assert (process.returncode, output) == (128 + number, "")
+    assert_says_how_to_go_on(errors, path)
     config = evolve(ENDLESS, actors=2, replay_capacity=500_000)
     assert_intact(config, replay_of(path), newest(path).meta["env_steps"], 1)
 

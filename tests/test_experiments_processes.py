@@ -9,13 +9,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from campaign.processes import left_in_group
 
 from experiment_helpers import carry_out_toy, planned, read_csv
 from revalued.experiments.executor import RunEvent, Stop
 from revalued.experiments.process_executor import ProcessExecutor
 from revalued.experiments.run_folders import begin_log, env_steps_so_far, last_log_line, run_path
 from revalued.run.folder import RunFolder
-from run_helpers import DEADLINE_SECONDS, end, left_in_group, quick_config, wait_for
+from run_helpers import DEADLINE_SECONDS, end, quick_config, wait_for
 
 ENDLESS = quick_config("toy-levers", env_steps=10_000_000)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any, NotRequired, TypedDict
 import numpy as np
 import pytest
 import torch
+from campaign.mutations import IRREGULAR, make_irregular
 from safetensors.torch import load_file, save_file
 
 from revalued.cli import main
@@ -88,19 +88,6 @@ def test_json_is_read_with_suspicion(text: str, tmp_path: Path) -> None:
         read_json(path, Outer)
     assert len(str(caught.value)) < 500
     assert "\n" not in str(caught.value)
-
-
-def make_irregular(path: Path, kind: str) -> None:
-    path.unlink(missing_ok=True)
-    if kind == "folder":
-        path.mkdir()
-    elif kind == "pipe":
-        os.mkfifo(path)
-    else:
-        path.symlink_to({"endless": "/dev/zero", "loop": path.name, "nowhere": "nowhere"}[kind])
-
-
-IRREGULAR = ["folder", "pipe", "endless", "loop", "nowhere"]
 
 
 @pytest.fixture(scope="module")

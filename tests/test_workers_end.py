@@ -12,9 +12,10 @@ import time
 from pathlib import Path
 
 import pytest
+from campaign.processes import left_in_group, processes_in_group
 
 from revalued.envs import Lanes, TaskSpec, find_task, lanes_from
-from run_helpers import end, left_in_group, processes_in_group, wait_for
+from run_helpers import end, wait_for
 
 TASK = find_task(TaskSpec("toy-counting"))
 PROGRAM = """
