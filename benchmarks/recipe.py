@@ -29,6 +29,8 @@ INGREDIENTS = (
     ("learning rate 1e-3, not 3e-4", "ten critics, raw observations", "ens-10x160-1e-3", "ens-10x160-3e-4"),
     ("learning rate 1e-3, not 3e-4", "one wide critic", "decqn-512-1e-3-norm", WIDE),
     ("learning rate 3e-4, alone", "DecQN, the paper's settings", "decqn-512-3e-4", PAPER),
+    ("normalised observations, alone", "DecQN, the paper's settings", "decqn-512-1e-4-norm", PAPER),
+    ("ten critics of width 160, alone", "for DecQN's one, the paper's settings", "ens-10x160-1e-4", PAPER),
     ("5-step returns", "lean", f"{LEAN}-n5", LEAN),
     ("5-step returns", "one wide critic", f"{WIDE}-n5", WIDE),
     ("action repeat 2", "ten critics, each acts", "ens-10x160-1e-3-norm-ar2", "ens-10x160-1e-3-norm"),
