@@ -39,6 +39,7 @@ INGREDIENTS = (
     ("batch 128, twice the updates", "one wide critic", f"{WIDE}-b128-u04", WIDE),
     ("target rate 0.01", "lean", f"{LEAN}-tr01", LEAN),
     ("target rate 0.01", "one wide critic", TUNED, WIDE),
+    ("width 256, not 512", "one wide critic, target rate 0.01", "decqn-256-3e-4-norm-tr01", TUNED),
     ("rewards a tenth as large", "lean", f"{LEAN}-rs01", LEAN),
     ("regulariser, mean, compensated rate", "lean", f"{LEAN}-reg-mean-auto", LEAN),
     ("regulariser, sum, compensated rate", "lean", f"{LEAN}-reg-sum-auto", LEAN),
