@@ -88,7 +88,7 @@ class Child:
                 os.killpg(self.pid, signal.SIGKILL)
             time.sleep(POLL_SECONDS)
         assert self._code is not None
-        left = len(left_in_group(self.pid))
+        left = len(left_in_group(self.pid, patience_seconds=5.0))
         if left:
             os.killpg(self.pid, signal.SIGKILL)
         output, errors = (path.read_text(errors="replace") for path in (self._output, self._errors))
@@ -116,7 +116,7 @@ def _redirect(output: Path, errors: Path) -> None:
         os.close(descriptor)
 
 
-def left_in_group(group: int, patience_seconds: float = 60.0) -> list[int]:
+def left_in_group(group: int, patience_seconds: float = 120.0) -> list[int]:
     """Return who is left of a process group when those that are ending have had time to do so."""
     deadline = time.monotonic() + patience_seconds
     while found := processes_in_group(group):
