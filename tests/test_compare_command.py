@@ -86,7 +86,6 @@ def test_runs_of_different_budgets_are_not_mixed(
         (["--against", "sb3-pop"], "unknown contestant 'sb3-pop'"),
         (["--seeds", "0"], "seeds = 0 is not possible"),
         (["--budget-minutes", "0"], "budget-minutes = 0 is not possible"),
-        (["--clock", "cpu", "--workers", "2"], "--clock wall"),
         (["--against", "sb3-ppo", "--peers", "nowhere"], "'make bench-peers' makes it"),
         (["--against", "tianshou-bdq"], "as many choices in each dimension"),
         (["--against", "sb3-sac"], "needs continuous actions"),

@@ -45,7 +45,8 @@ class CompareArguments:
     env_steps: int | None = None
     """Interactions of a run; with both, whichever comes first."""
     clock: Literal["wall", "cpu"] = "wall"
-    """Whether minutes are of the clock, or of one core's work: on a busy machine only the latter are fair."""
+    """Whether minutes are of the clock, or of a core's work, that of simulators and workers included: fair on a busy
+    machine."""
     tune: bool = False
     """Also try six settings of everybody, for a quarter of the budget each, and let the best take part."""
     episodes: int = 10
@@ -167,8 +168,6 @@ def _check(given: CompareArguments) -> None:
         raise UserError(f"budget-minutes = {given.budget_minutes:g} is not possible: it must be above 0")
     if given.workers < 0:
         raise UserError(f"workers = {given.workers} is not possible: it must be at least 0")
-    if given.workers > 0 and given.clock == "cpu":
-        raise UserError("the work of --workers is not on this core's clock: with them take --clock wall")
 
 
 def _refuse_unfit(names: Sequence[str], problem: str, task: Task) -> None:

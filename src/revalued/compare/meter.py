@@ -17,6 +17,7 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
+from revalued.compare.core_clock import CoreClock
 from revalued.envs import TaskSpec, make_env, read_mask, search_working_folder
 from revalued.envs.kinds import kind_of
 from revalued.seeding import evaluate_seeds
@@ -84,10 +85,11 @@ class Meter:
         self._path = Path(order.out)
         with self._path.open("w", newline="") as file:
             csv.writer(file).writerow(COLUMNS)
-        self._now = time.process_time if order.clock == "cpu" else time.monotonic
+        core = CoreClock()
+        self._now, self._exactly = (core, core.exactly) if order.clock == "cpu" else (time.monotonic, time.monotonic)
         self._looks, self._next_env_steps, self._seen_env_steps = 0, FIRST_LOOK_ENV_STEPS, -1
         self._paused, self._paused_wall = 0.0, 0.0
-        self._began, self._began_wall = self._now(), time.monotonic()
+        self._began, self._began_wall = self._exactly(), time.monotonic()
 
     @property
     def seconds(self) -> float:
@@ -117,7 +119,7 @@ class Meter:
         if env_steps == self._seen_env_steps:
             return
         self._seen_env_steps = env_steps
-        began, began_wall = self._now(), time.monotonic()
+        began, began_wall = self._exactly(), time.monotonic()
         seconds = began - self._began - self._paused
         wall_seconds = began_wall - self._began_wall - self._paused_wall
         played = [play_episode(self._env, seed, act) for seed in self._seeds]
@@ -125,7 +127,7 @@ class Meter:
         with self._path.open("a", newline="") as file:
             row = (env_steps, f"{seconds:.2f}", f"{wall_seconds:.2f}", f"{total:.6g}", f"{length:.6g}")
             csv.writer(file).writerow(row)
-        self._paused += self._now() - began
+        self._paused += self._exactly() - began
         self._paused_wall += time.monotonic() - began_wall
 
 
