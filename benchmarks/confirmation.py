@@ -18,7 +18,7 @@ from revalued.experiments.catalogue import CONFIRMING as TASKS
 from revalued.experiments.scales import CONFIRMATION_ENV_STEPS as AFTER
 from revalued.experiments.scales import CONFIRMATION_SEEDS
 from revalued.report.statistics import interquartile_difference
-from revalued.report.verdicts import MIN_SEEDS
+from revalued.report.verdicts import MIN_SEEDS, decide_returns
 
 PATH = ROOT / "results" / "confirmation" / "results.csv"
 CANDIDATES = {
@@ -112,10 +112,12 @@ def _against_others(found: Found) -> list[str]:
         if not pairs:
             continue
         value, (low, high) = interquartile_difference([pair[0] for pair in pairs], [pair[1] for pair in pairs])
-        ahead = sum(statistics.fmean(first) > statistics.fmean(second) for first, second in pairs)
+        higher = sum(statistics.fmean(first) > statistics.fmean(second) for first, second in pairs)
+        ahead, behind = (sum(decide_returns(*pair) == kind for pair in pairs) for kind in ("holds", "does not hold"))
         lines.append(
             f"- {ours} against {other}: {value:+.0f} [{low:+.0f}, {high:+.0f}] in the interquartile mean over "
-            f"{len(pairs)} tasks, ahead on {ahead} of {len(pairs)}."
+            f"{len(pairs)} tasks; its mean is higher on {higher} of {len(pairs)}, "
+            f"told apart on {ahead}{f', lower and told apart on {behind}' if behind else ''}."
         )
     return lines
 

@@ -59,10 +59,15 @@ def test_a_process_that_works_counts_while_it_lives_and_after_it_has_ended(wrapp
 
 @needs_proc
 def test_other_processes_are_read_now_and_then_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    reads = []
+    reads: list[str] = []
+
+    def nobody(process: str) -> list[str]:
+        reads.append(process)
+        return []
+
     clock = CoreClock()
     clock.exactly()
-    monkeypatch.setattr("revalued.compare.core_clock._children", lambda process: reads.append(process) or [])
+    monkeypatch.setattr("revalued.compare.core_clock._children", nobody)
     now = [1e9]
     monkeypatch.setattr("revalued.compare.core_clock.time.monotonic", lambda: now[0])
     for _ in range(50):

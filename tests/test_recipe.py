@@ -117,8 +117,8 @@ def test_the_confirmation_compares_at_equal_interactions_and_in_equal_time() -> 
     assert confirmed(of, paces) == {TASKS[0]: {**everywhere, names[0]: dict.fromkeys(range(5), 100)}}
     said = confirmation_table(of, paces)
     assert (
-        f"{names[0]} against {names[1]}: +600 [+600, +600] in the interquartile mean over 1 tasks, ahead on 1 of 1"
-        in said
+        f"{names[0]} against {names[1]}: +600 [+600, +600] in the interquartile mean over 1 tasks; "
+        "its mean is higher on 1 of 1, told apart on 1." in said
     )
     assert f"{names[0]} against {names[1]}: -200 [-200, -200]" in said
     assert "not measured yet" in confirmation_table(of, {})

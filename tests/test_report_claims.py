@@ -13,7 +13,7 @@ from revalued.experiments.plan import Experiment
 from revalued.report import published, results, verdicts
 from revalued.report.claims import CLAIMS, claims_of
 from revalued.report.published import BETA, ENSEMBLE_SIZE, REGULARISER, WALL_TIME, Published, reference
-from revalued.report.verdicts import Finding, decide, decide_within
+from revalued.report.verdicts import Finding, decide, decide_returns, decide_within
 
 
 def findings(tmp_path: Path, name: str) -> dict[str, Finding]:
@@ -30,6 +30,17 @@ def test_the_rule_at_its_edges() -> None:
     assert decide_within((1.0, 1.4), (1.1, 1.4)) == "undecided"
     assert decide_within((1.41, 1.6), (1.1, 1.4)) == "does not hold"
     assert decide_within((0.5, 0.9), (1.1, 1.4)) == "does not hold"
+
+
+def test_nobody_is_ahead_where_half_of_all_have_learnt_nothing() -> None:
+    lain, stood = [5.0, 5.1, 5.2, 5.3, 5.4], [6.0, 6.1, 6.2, 6.3, 83.0]
+    assert decide_returns(stood, lain) == "undecided"
+    assert decide_returns(lain, stood) == "undecided"
+    several = [6.0, 6.1, 80.0, 81.0, 83.0]
+    assert decide_returns(several, lain) == "holds"
+    assert decide_returns(lain, several) == "does not hold"
+    assert decide_returns([20.0, 20.0], [19.0, 19.0]) == "holds"
+    assert decide_returns([19.9, 19.9], [19.0, 19.0]) == "undecided"
 
 
 def test_main_is_judged_task_by_task_and_over_all(tmp_path: Path) -> None:

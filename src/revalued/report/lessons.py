@@ -12,7 +12,7 @@ from revalued.experiments.naming import task_in_words
 from revalued.report import statistics
 from revalued.report.results import ExperimentResults
 from revalued.report.statistics import final_performance, final_success
-from revalued.report.verdicts import MIN_SEEDS, decide, minutes_of, training_findings
+from revalued.report.verdicts import MIN_SEEDS, decide_returns, minutes_of, training_findings
 
 _RISING = 1.1
 """A curve still rises where its end lies so far above its middle."""
@@ -61,7 +61,7 @@ def compared(experiment: ExperimentResults, first: str, second: str) -> Answer |
     for task, (ours, theirs) in common.items():
         kind = "a single seed"
         if min(len(ours), len(theirs)) >= MIN_SEEDS:
-            kind = words[decide(statistics.difference(ours, theirs)[1])]
+            kind = words[decide_returns(ours, theirs)]
         outcome[kind].append(f"{task_in_words(task)} {np.mean(ours):.0f} and {np.mean(theirs):.0f}")
     names = f"{experiment.label(first)} against {experiment.label(second)}"
     seeds = _counted(sorted({len(values) for pair in common.values() for values in pair}), "seed")

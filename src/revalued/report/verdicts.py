@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+
 from revalued.experiments.naming import task_in_words
 from revalued.report import statistics
 from revalued.report.claims import WALL_TIME_RATIO, Claim, claims_of
@@ -15,6 +17,8 @@ from revalued.report.statistics import Interval
 Decision = Literal["holds", "does not hold", "undecided", "not enough data"]
 MIN_SEEDS = 2
 """A verdict needs so many finished seeds on either side."""
+NOTHING_LEARNT = 20.0
+"""Where half the seeds of either side return less (of 1,000), few have learnt anything, and chance decides who did."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +61,13 @@ def decide(interval: Interval) -> Decision:
     """Return the verdict for a difference that a claim says is positive."""
     low, high = interval
     return "holds" if low > 0 else "does not hold" if high < 0 else "undecided"
+
+
+def decide_returns(better: Sequence[float], worse: Sequence[float]) -> Decision:
+    """Return the verdict for returns of which a claim says which are the higher ones."""
+    if max(np.median(better), np.median(worse)) < NOTHING_LEARNT:
+        return "undecided"
+    return decide(statistics.difference(better, worse)[1])
 
 
 def decide_within(interval: Interval, allowed: Interval) -> Decision:
@@ -121,7 +132,8 @@ def _compare(claim: Claim, where: str, better: list[float], worse: list[float]) 
         value, interval = statistics.difference(worse, better)
         return Verdict(where, decide(interval), f"{means}; lower by {value:.3g} {_range(interval, '.3g')}; {seeds}")
     value, interval = statistics.difference(better, worse)
-    return Verdict(where, decide(interval), f"{means}; difference {value:+.1f} {_range(interval, '+.1f')}; {seeds}")
+    detail = f"{means}; difference {value:+.1f} {_range(interval, '+.1f')}; {seeds}"
+    return Verdict(where, decide_returns(better, worse), detail)
 
 
 def _overall(claim: Claim, pairs: Sequence[tuple[list[float], list[float]]]) -> Verdict | None:
