@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -78,6 +79,21 @@ def test_runs_of_different_budgets_are_not_mixed(
     assert command(tmp_path, "--seeds", "1", "--quiet") == 0
     assert command(tmp_path, "--seeds", "1", "--quiet", "--episodes", "3") == 2
     assert "holds runs with episodes = 10, not 3: choose another folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("budget", [["--budget-minutes", "1"], []], ids=["minutes", "interactions"])
+def test_minutes_of_two_processors_are_not_mixed(
+    tmp_path: Path, executed: list[RunKey], budget: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command(tmp_path, "--seeds", "1", "--quiet", *budget) == 0
+    path = tmp_path / "toy-levers" / "provenance.json"
+    known = json.loads(path.read_text())
+    known["machine"]["processor"] = "Abacus 1"
+    path.write_text(json.dumps(known))
+    executed.clear()
+    assert command(tmp_path, "--seeds", "1", "--quiet", *budget) == (2 if budget else 0)
+    assert ("minutes are those of another processor (Abacus 1" in capsys.readouterr().err) == bool(budget)
+    assert executed == []
 
 
 @pytest.mark.parametrize(

@@ -137,6 +137,12 @@ def refuse_mixture(known: ComparisonProvenance, wanted: ComparisonProvenance, pa
         before, now = (cast(dict[str, object], found)[name] for found in (known, wanted))
         if before != now:
             raise UserError(f"{path} holds runs with {name} = {before}, not {now}: choose another folder (--out)")
+    processors = [found["machine"].get("processor") for found in (known, wanted)]
+    if known["budget_minutes"] is not None and processors[0] != processors[1]:
+        raise UserError(
+            f"{path} holds runs whose minutes are those of another processor ({processors[0]}, here {processors[1]}): "
+            "choose another folder (--out)"
+        )
     for name, settings in known["settings"].items():
         if name in wanted["settings"] and settings != wanted["settings"][name]:
             raise UserError(f"{path} holds runs with other settings of {name}: choose another folder (--out)")
