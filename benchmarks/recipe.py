@@ -40,6 +40,7 @@ INGREDIENTS = (
     ("target rate 0.01", "lean", f"{LEAN}-tr01", LEAN),
     ("target rate 0.01", "one wide critic", TUNED, WIDE),
     ("width 256, not 512", "one wide critic, target rate 0.01", "decqn-256-3e-4-norm-tr01", TUNED),
+    ("width 96, not 160", "lean", "ens-10x96-1e-3-norm-mean", LEAN),
     ("rewards a tenth as large", "lean", f"{LEAN}-rs01", LEAN),
     ("regulariser, mean, compensated rate", "lean", f"{LEAN}-reg-mean-auto", LEAN),
     ("regulariser, sum, compensated rate", "lean", f"{LEAN}-reg-sum-auto", LEAN),
