@@ -10,7 +10,9 @@ from rich.console import Console
 from benchmarks.quiet import ROUNDS
 from benchmarks.report import RESULTS, Figure, print_report, print_summary, save
 
-SECTIONS = ("update", "scaling", "pipeline", "runs", "startup", "memory", "latency", "cluster", "peers", "load", "pace")
+SECTIONS = (
+    "update", "scaling", "pipeline", "runs", "startup", "memory", "latency", "cluster", "peers", "load", "pace", "price",
+)  # fmt: skip
 
 
 def main() -> None:
