@@ -307,6 +307,7 @@ REAL = {
     "sepsis": ((5, 5), 716),
     "foraging": ((6,) * 3, 54),
     "warehouse": ((5,) * 4, 284),
+    "spread": ((5,) * 3, 54),
     "traffic": ((4,) * 4, 84),
     "sigmoid": ((3,) * 5, 16),
     "sigmoid-mean": ((3,) * 5, 16),
@@ -363,6 +364,37 @@ def test_robots_whose_time_is_up_are_truncated(
     env = PROBLEMS[name].make(Path(), None)
     env.reset()
     assert [env.step(np.zeros(2))[2:4] for _ in range(3)] == [(False, False)] * 2 + [ends]
+
+
+class Crew(LimitedRobots):
+    """As agents are joined: with masks in every step."""
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        return super().reset()[0], {"action_mask": [np.ones(2, np.bool_)] * 2, "seed": seed}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        *outcome, _ = super().step(action)
+        return (*outcome, {"action_mask": [np.ones(2, np.bool_)] * 2, "kept": True})
+
+
+def test_robots_that_spread_are_one_agent_without_masks(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, str | None]] = []
+
+    def make(name: str, render_mode: str | None) -> Crew:
+        asked.append((name, render_mode))
+        return Crew(0)
+
+    monkeypatch.setattr(problems, "make_pettingzoo_env", make)
+    env = PROBLEMS["spread"].make(Path(), "rgb_array")
+    assert asked == [("pettingzoo:mpe2.simple_spread_v3", "rgb_array")]
+    assert env.reset(seed=3)[1] == {"seed": 3}
+    assert env.step(np.zeros(2))[1:] == (0.0, False, False, {"kept": True})
+
+
+def test_the_real_ones_spread_without_masks() -> None:
+    pytest.importorskip("mpe2")
+    task = find_task(TaskSpec("problem:spread"))
+    assert (task.info.sizes, task.info.observation_size, task.info.masked) == ((5,) * 3, 54, False)
 
 
 @pytest.mark.parametrize("name", ["foraging", "warehouse"])

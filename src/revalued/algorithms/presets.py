@@ -22,7 +22,7 @@ class Preset:
 PRESETS: dict[str, Preset] = {
     "lean": Preset(
         AlgorithmConfig(critics=10, beta=0.0),
-        "Lean: ten narrow critics at about the price of one wide one; no regulariser, as it did not pay; where to start",
+        "Lean: ten narrow critics at about the price of a wide one; no regulariser, as it did not pay; where to start",
         LearnerConfig(hidden_size=160, learning_rate=1e-3, normalise_observations=True),
         ExplorationConfig(act_with="ensemble-mean"),
     ),

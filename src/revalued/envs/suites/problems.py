@@ -13,6 +13,7 @@ import gymnasium
 
 from revalued.envs.suites import sepsis, sigmoid, traffic
 from revalued.envs.suites.gym_ids import make_gym_env
+from revalued.envs.suites.pettingzoo import make_pettingzoo_env
 from revalued.errors import UserError, unknown_name
 
 PREFIX = "problem:"
@@ -37,6 +38,26 @@ class Problem:
 
 def _gym(name: str, package: Path, render_mode: str | None) -> gymnasium.Env[Any, Any]:
     return make_gym_env(name, render_mode)
+
+
+class _NobodyLeaves(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Agents that all stay to the end and may do anything, so that masks, which others cannot take, say nothing."""
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Begin an episode."""
+        observation, info = self.env.reset(seed=seed, options=options)
+        info.pop("action_mask")
+        return observation, info
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """Let all agents act."""
+        *outcome, info = self.env.step(action)
+        info.pop("action_mask")
+        return (*outcome, info)
+
+
+def _staying_agents(name: str, package: Path, render_mode: str | None) -> gymnasium.Env[Any, Any]:
+    return _NobodyLeaves(make_pettingzoo_env(name, render_mode))
 
 
 class _LimitTruncates(gymnasium.Wrapper[Any, Any, Any, Any]):
@@ -91,6 +112,13 @@ PROBLEMS: Final[dict[str, Problem]] = {
     ),
     "warehouse": Problem(
         "warehouse robots", partial(_robots, "gym:rware:rware-tiny-4ag-easy-v2", lambda _: True), "rware"
+    ),
+    "spread": Problem(
+        "robots that spread out",
+        partial(_staying_agents, "pettingzoo:mpe2.simple_spread_v3"),
+        "mpe2",
+        "pip install --no-deps mpe2 pettingzoo pygame",  # it asks for pygame-ce, which gets in the way of pygame
+        has_pictures=True,
     ),
     "traffic": Problem("traffic lights", lambda _, __: traffic.TrafficEnv(), "sumo_rl"),
     "sigmoid": _sigmoid("product"),
