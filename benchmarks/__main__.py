@@ -11,7 +11,8 @@ from benchmarks.quiet import ROUNDS
 from benchmarks.report import RESULTS, Figure, print_report, print_summary, save
 
 SECTIONS = (
-    "update", "scaling", "pipeline", "runs", "startup", "memory", "latency", "cluster", "peers", "load", "pace", "price",
+    "update", "scaling", "pipeline", "runs", "startup", "memory", "latency", "cluster", "peers", "load", "pace",
+    "price",
 )  # fmt: skip
 
 
