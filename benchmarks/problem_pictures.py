@@ -1,4 +1,5 @@
-"""Pictures of the problems themselves, where they can be drawn: `python -m benchmarks.problem_pictures`.
+"""Pictures of the problems themselves, where they can be drawn: `python -m benchmarks.problem_pictures`,
+or with some of their names.
 
 They need the packages of the problems (`make problems`) and come out the same every time: an episode's first state.
 """
@@ -6,6 +7,7 @@ They need the packages of the problems (`make problems`) and come out the same e
 from __future__ import annotations
 
 import importlib.util
+import sys
 import xml.etree.ElementTree as xml
 from pathlib import Path
 from typing import Any
@@ -27,10 +29,19 @@ SEED = 1
 
 def phones(axes: Axes) -> None:
     """Draw what mobile-env draws, after ten random steps."""
-    env = make_env(TaskSpec("problem:phones-small"), "rgb_array")
+    _own_picture(axes, "problem:phones-small", num_steps=10)
+
+
+def spread(axes: Axes) -> None:
+    """Draw what mpe2 draws: robots, and the places to cover."""
+    _own_picture(axes, "problem:spread", num_steps=0)
+
+
+def _own_picture(axes: Axes, task: str, num_steps: int) -> None:
+    env = make_env(TaskSpec(task), "rgb_array")
     env.reset(seed=SEED)
     env.action_space.seed(SEED)
-    for _ in range(10):
+    for _ in range(num_steps):
         env.step(env.action_space.sample())
     picture: Any = env.render()
     axes.imshow(picture)
@@ -98,7 +109,10 @@ def sigmoid(axes: Axes) -> None:
     axes.set_ylabel(f"right value, {NUM_DIMENSIONS} dimensions")
 
 
-PICTURES = {"phones": phones, "foraging": foraging, "warehouse": warehouse, "traffic": traffic, "sigmoid": sigmoid}
+PICTURES = {
+    "phones": phones, "foraging": foraging, "warehouse": warehouse, "spread": spread, "traffic": traffic,
+    "sigmoid": sigmoid,
+}  # fmt: skip
 
 
 def _grid(axes: Axes, rows: int, columns: int) -> None:
@@ -118,6 +132,8 @@ def _mark(axes: Axes, column: float, row: float, colour: str, text: str, shape: 
 
 if __name__ == "__main__":
     for name, draw in PICTURES.items():
+        if name not in (sys.argv[1:] or PICTURES):
+            continue
         wide = name in ("phones", "sigmoid")
         figure, axes = pyplot.subplots(figsize=(6.4, 4) if wide else (4, 4), layout="constrained")
         draw(axes)
