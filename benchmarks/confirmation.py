@@ -78,7 +78,7 @@ def _table(title: str, found: Found) -> list[str]:
     return ["\n".join(lines), "\n".join(_against_others(found))]
 
 
-def problem_table(folder: Path = ROOT / "results" / "problems" / PROBLEM) -> str:
+def problem_table(folder: Path = ROOT / "results" / "recipe" / PROBLEM) -> str:
     """Return Markdown: the candidates on the Gymnasium problem, whoever else took part there left out."""
     if not (folder / PROVENANCE).is_file():
         return "Not run yet."
