@@ -32,6 +32,7 @@ INGREDIENTS = (
     ("normalised observations, alone", "DecQN, the paper's settings", "decqn-512-1e-4-norm", PAPER),
     ("ten critics of width 160, alone", "for DecQN's one, the paper's settings", "ens-10x160-1e-4", PAPER),
     ("5-step returns", "lean", f"{LEAN}-n5", LEAN),
+    ("1-step returns", "lean", f"{LEAN}-n1", LEAN),
     ("5-step returns", "one wide critic", f"{WIDE}-n5", WIDE),
     ("action repeat 2", "ten critics, each acts", "ens-10x160-1e-3-norm-ar2", "ens-10x160-1e-3-norm"),
     ("action repeat 2", "one wide critic", f"{WIDE}-ar2", WIDE),
