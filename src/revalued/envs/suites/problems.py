@@ -13,6 +13,7 @@ import gymnasium
 
 from revalued.envs.suites import sepsis, sigmoid, traffic
 from revalued.envs.suites.gym_ids import make_gym_env
+from revalued.envs.suites.own_process import OwnProcess
 from revalued.envs.suites.pettingzoo import make_pettingzoo_env
 from revalued.errors import UserError, unknown_name
 
@@ -120,7 +121,7 @@ PROBLEMS: Final[dict[str, Problem]] = {
         "pip install --no-deps mpe2 pettingzoo pygame",  # it asks for pygame-ce, which gets in the way of pygame
         has_pictures=True,
     ),
-    "traffic": Problem("traffic lights", lambda _, __: traffic.TrafficEnv(), "sumo_rl"),
+    "traffic": Problem("traffic lights", lambda _, __: OwnProcess(f"{traffic.__name__}:TrafficEnv"), "sumo_rl"),
     "sigmoid": _sigmoid("product"),
     "sigmoid-mean": _sigmoid("mean"),
 }
