@@ -65,7 +65,7 @@ class OwnProcess(gymnasium.Env[Any, Any]):
         try:
             pickle.dump((method, arguments), self._requests)
             self._requests.flush()
-            answer, failure = pickle.load(self._answers)  # noqa: S301 - written by a process of ours
+            answer, failure = pickle.load(self._answers)
         except (BrokenPipeError, EOFError) as error:
             raise RuntimeError(f"the simulator's process has ended with code {self._process.wait()}") from error
         if failure is not None:
@@ -84,7 +84,7 @@ def serve(maker: str) -> None:
     env: gymnasium.Env[Any, Any] | None = None
     with contextlib.suppress(EOFError, BrokenPipeError):
         while True:
-            method, arguments = pickle.load(requests)  # noqa: S301 - written by a process of ours
+            method, arguments = pickle.load(requests)
             answer, failure = None, None
             try:
                 if env is None:
