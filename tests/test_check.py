@@ -119,6 +119,56 @@ def test_rewards_of_the_wrong_size_are_scaled() -> None:
         assert "to learn from" not in dict(_lines(as_it_is))["reward of a step"]
 
 
+class Dial(gymnasium.Env[Any, Any]):
+    """Pays for the choice of this step, or of the one before; `rarely` only once in an episode, `constant` always 1."""
+
+    observation_space = spaces.Box(-1, 1, (1,), np.float32)
+    action_space = spaces.MultiDiscrete([5, 5])
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self._step, self._before = 0, 0.0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        now, self._step = float(action.sum()), self._step + 1
+        rewards = {
+            "now": now, "later": self._before, "half": now + self._before, "constant": 1.0,
+            "rarely": now if self._step == 1 else 0.0,
+        }  # fmt: skip
+        self._before = now
+        return np.zeros(1, np.float32), rewards[self._kind], False, self._step == 40, {}
+
+
+def paid_at_once(kind: str) -> float | None:
+    return examine(
+        find_task(TaskSpec("custom:dial"), lambda: Dial(kind)), episodes=3, seconds=20.0, seed=0
+    ).paid_at_once
+
+
+def test_how_much_of_the_reward_is_paid_at_once() -> None:
+    assert paid_at_once("now") == pytest.approx(1.0, abs=0.2)
+    assert paid_at_once("later") == 0.0
+    assert paid_at_once("half") == pytest.approx(0.5, abs=0.3)
+    assert paid_at_once("rarely") is None
+    assert paid_at_once("constant") is None
+    assert found_in().paid_at_once == 0.0
+    assert found_in("forgetful").paid_at_once is None  # the same moment does not come back
+    assert found_in(episodes=1, seconds=1e-6).paid_at_once is None  # no time
+
+
+def test_where_choices_pay_at_once_we_would_look_one_step_ahead() -> None:
+    seen = vars(found_in())
+    for share, begins in ((0.0, False), (0.2, False), (0.3, True), (1.0, True), (None, False)):
+        found = Findings(**{**seen, "paid_at_once": share})
+        assert ("--n-step" in suggested_flags(found)) == begins
+        assert ("look one step ahead" in dict(_lines(found))["paid at once"]) == begins
+    assert suggested_flags(Findings(**{**seen, "paid_at_once": 0.6}))[2:6] == ["--n-step", "1", "--discount", "0.9"]
+
+
 def test_a_first_run_in_a_slow_environment_ends_in_time_and_explores_for_part_of_it() -> None:
     slow = Findings(**{**vars(found_in()), "steps": 116, "seconds": 10.0})  # 41,760 with two processes in half an hour
     flags = suggested_flags(slow)

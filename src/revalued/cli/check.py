@@ -26,6 +26,8 @@ _FEW_COMBINATIONS = 200
 """Up to here plain DQN is a fair competitor."""
 _FIT_VALUES = 0.3, 100.0
 """Values of random play that are left as they are; chosen by judgement, around those that settings were tuned on."""
+_AT_ONCE = 0.25
+"""From this share of paid-at-once variance on, looking far ahead hurts; it separates the problems that it was tried on."""
 _WORKERS = 2
 _FIRST_RUN_SECONDS = 1_800
 """What a first run may take, if stepping is all that takes time."""
@@ -87,11 +89,18 @@ def suggested_flags(found: Findings) -> list[str]:
         flags = ["--algo", "dqn", "--learning-rate", "3e-4"]
         if found.scale_ratio > _UNEVEN_SCALES:
             flags.append("--normalise-observations")
+    if _pays_at_once(found):
+        flags += ["--n-step", "1", "--discount", "0.9"]
     if _are_rewards_unfit(found):
         flags += ["--reward-scale", f"{10.0 ** -math.floor(math.log10(found.value_size)):g}"]
     if found.steps_per_second < _SLOW_STEPS_PER_SECOND:
         flags += ["--workers", str(_WORKERS), *_short_run_flags(_WORKERS * found.steps_per_second)]
     return flags
+
+
+def _pays_at_once(found: Findings) -> bool:
+    """Tell whether what a choice brings mostly comes at once, so that what follows is noise to its value."""
+    return found.paid_at_once is not None and found.paid_at_once >= _AT_ONCE
 
 
 def _are_rewards_unfit(found: Findings) -> bool:
@@ -155,6 +164,11 @@ def _lines(found: Findings) -> list[tuple[str, str]]:
     if _are_rewards_unfit(found):
         size = "large" if found.value_size > 1 else "small"
         rewards += f", {found.mean_reward_size:.2g} in size on average: {size} for our settings, so scale them"
+    if found.paid_at_once is None:
+        pays = "unknown: rewards are too rare, or too few moments could be repeated"
+    else:
+        pays = f"{found.paid_at_once:.0%} of how rewards vary is the choice just made"
+        pays += ": look one step ahead and not far" if _pays_at_once(found) else ", the rest came before"
     return [
         ("action", actions),
         ("observation", f"{found.observation_size} numbers {ranges}, {scales}"),
@@ -162,6 +176,7 @@ def _lines(found: Findings) -> list[tuple[str, str]]:
         ("episodes", f"{played}, {ends}; {declared}"),
         ("return at random", mean),
         ("reward of a step", rewards),
+        ("paid at once", pays),
         ("speed", f"{found.steps_per_second:,.0f} steps/s in one process: {waiting} for 100,000"),
         ("repeats from its seed", repeats),
     ]

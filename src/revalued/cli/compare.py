@@ -37,7 +37,7 @@ class CompareArguments:
     against: tuple[str, ...] = ("sb3-ppo", "tianshou-bdq", "random")
     """With whom: sb3-ppo, sb3-dqn, sb3-sac, tianshou-bdq, random."""
     ours: tuple[str, ...] = OURS
-    """Who plays for us: lean, decqn, decqn-paper, dqn."""
+    """Who plays for us: lean, lean-at-once, decqn, decqn-paper, dqn."""
     seeds: int = 3
     """Number of seeds of everybody."""
     budget_minutes: float | None = None

@@ -37,6 +37,8 @@ class Contestant:
 
 
 _LEAN = {"algo": "lean"}
+_AT_ONCE = {**_LEAN, "n_step": 1, "discount": 0.9}
+"""What `revalued check` suggests where choices pay at once."""
 _PLAIN = {"algo": "decqn", "learning_rate": 3e-4, "normalise_observations": True, "target_update_rate": 0.01}
 _PPO: dict[str, Any] = {}
 _DQN: dict[str, Any] = {}
@@ -55,11 +57,12 @@ def _varied(base: Mapping[str, Any], **variants: Mapping[str, Any]) -> dict[str,
 
 def _ours(title: str, base: Mapping[str, Any], other_rate: float) -> Contestant:
     quick = {"epsilon_decay": 0.9997, "warmup_env_steps": 1_000}
+    steps = {"three_steps": {"n_step": 3, **quick}} if base.get("n_step") == 1 else {"one_step": {"n_step": 1, **quick}}
     settings = _varied(
         base,
         other_rate={"learning_rate": other_rate},
         quick_decay=quick,
-        one_step={"n_step": 1, **quick},
+        **steps,
         more_updates={"updates_per_env_step": 0.5, **quick},
         per_dimension={"exploration": "per-dimension", **quick},
     )
@@ -68,6 +71,7 @@ def _ours(title: str, base: Mapping[str, Any], other_rate: float) -> Contestant:
 
 CONTESTANTS: Final[dict[str, Contestant]] = {
     "lean": _ours("revalued: lean", _LEAN, 3e-4),
+    "lean-at-once": _ours("revalued: lean, one step and discount 0.9", _AT_ONCE, 3e-4),
     "decqn": _ours("revalued: DecQN", _PLAIN, 1e-3),
     "decqn-paper": _ours("revalued: DecQN, the paper's settings", {"algo": "decqn"}, 3e-4),
     "dqn": _ours("revalued: DQN on joint actions", {**_PLAIN, "algo": "dqn"}, 1e-3),

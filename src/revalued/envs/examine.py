@@ -21,6 +21,12 @@ _HORIZON = 100
 """Steps that a value looks ahead: 1 / (1 - γ) with the default discount."""
 _MANY_ALIKE = 3
 """Episodes of equal length that are no accident."""
+_MOMENTS = (0.0, 0.5, 0.25, 0.75, 0.125, 0.625, 0.375, 0.875, 0.9375, 0.4375, 0.6875, 0.1875)
+"""Where in random episodes other choices are tried; time may be up early, so what lies between others comes later."""
+_LATEST_STEP, _OTHER_CHOICES = 64, 3
+"""Steps that are repeated to come back to a moment, at most, and how many other choices are tried there."""
+_LEAST_MOMENTS, _LEAST_SHARE = 4, 0.25
+"""With fewer moments, or where rewards are so rare that choices pay at fewer of them, there is no telling."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +63,8 @@ class Findings:
     """Spent in steps of the environment alone."""
     repeats: bool
     """Whether an episode repeats to the bit from its seed and its actions."""
+    paid_at_once: float | None
+    """How much of the rewards' variance in random play is due to the choice just made; None where that is unknown."""
 
     @property
     def steps_per_second(self) -> float:
@@ -90,6 +98,7 @@ def examine(task: Task, *, episodes: int, seconds: float, seed: int) -> Findings
             if not player.play(number, deadline) and player.lengths:
                 break  # time is up
         repeats = player.repeats(_REPEATED_STEPS)
+        paid_at_once = player.paid_at_once(time.monotonic() + seconds) if repeats else None
     finally:
         player.env.close()
     seen = np.array(player.observations, np.float64)
@@ -111,6 +120,7 @@ def examine(task: Task, *, episodes: int, seconds: float, seed: int) -> Findings
         steps=len(player.rewards),
         seconds=player.seconds,
         repeats=repeats,
+        paid_at_once=paid_at_once,
     )
 
 
@@ -122,29 +132,35 @@ class _RandomPlayer:
         self._task, self._seed, self._space = task, seed, FactorisedActions(task.info.sizes)
         self._rng = stream_rng(seed, Stream.EXPLORATION)
         self.observations: list[NDArray[np.float32]] = []
-        self.rewards: list[float] = []
         self.legal: list[float] = []
         self.lengths: list[int] = []
         self.returns: list[float] = []
         self.terminated, self.seconds = 0, 0.0
-        self._first_actions: list[NDArray[np.int64]] = []
+        self._actions: list[list[NDArray[np.int64]]] = []
+        self._rewards: list[list[float]] = []
+
+    @property
+    def rewards(self) -> list[float]:
+        """Return the rewards of all steps."""
+        return [reward for episode in self._rewards for reward in episode]
 
     def play(self, number: int, deadline: float) -> bool:
         """Play one episode; return False if time was up before its end."""
         step, total = 0, 0.0
+        self._actions.append([])
+        self._rewards.append([])
         try:
             mask = self._look(*self.env.reset(seed=self._episode_seed(number)))
             while step == 0 or time.monotonic() < deadline:
                 step += 1
                 action = self._choose(mask)
-                if number == 0:
-                    self._first_actions.append(action)
+                self._actions[number].append(action)
                 began = time.perf_counter()
                 observation, reward, terminated, truncated, info = self.env.step(action)
                 self.seconds += time.perf_counter() - began
                 if not math.isfinite(reward):
                     raise EnvFault(f"the reward is {reward}")
-                self.rewards.append(float(reward))
+                self._rewards[number].append(float(reward))
                 total += float(reward)
                 mask = self._look(observation, info, is_terminal=terminated)
                 if terminated or truncated:
@@ -163,10 +179,39 @@ class _RandomPlayer:
         """Play the first steps of the first episode again, twice, and compare to the bit."""
         return self._trace(steps) == self._trace(steps)
 
+    def paid_at_once(self, deadline: float) -> float | None:
+        """Come back to some moments, try several choices at each, and compare rewards at one moment and between them.
+
+        Return the share of the variance that lies within a moment, where nothing but the choice differs.
+        """
+        rewards: list[list[float]] = []
+        for number, moment in enumerate(_MOMENTS):
+            episode = number % len(self._actions)
+            step = int(moment * min(len(self._actions[episode]), _LATEST_STEP))
+            others = [self._try_another(episode, step) for _ in range(_OTHER_CHOICES)]
+            rewards.append([self._rewards[episode][step], *others])
+            if time.monotonic() >= deadline:
+                break
+        own = np.var(rewards, axis=1, ddof=1)
+        is_rare = 0 < np.mean(own > 0) < _LEAST_SHARE
+        if len(rewards) < _LEAST_MOMENTS or is_rare or np.ptp(rewards) == 0:
+            return None
+        within = float(own.mean())
+        between = max(float(np.var(np.mean(rewards, axis=1), ddof=1)) - within / len(rewards[0]), 0.0)
+        return within / (within + between)
+
+    def _try_another(self, episode: int, step: int) -> float:
+        """Return the reward of another random choice at this step of an episode."""
+        _, info = self.env.reset(seed=self._episode_seed(episode))
+        for action in self._actions[episode][:step]:
+            *_, info = self.env.step(action)
+        mask = read_mask(info, self._task.info.sizes) if self._task.info.masked else None
+        return float(self.env.step(self._choose(mask))[1])
+
     def _trace(self, steps: int) -> bytes:
         observation, _ = self.env.reset(seed=self._episode_seed(0))
         seen = [np.asarray(observation, np.float32).tobytes()]
-        for action in self._first_actions[:steps]:
+        for action in self._actions[0][:steps]:
             observation, reward, terminated, truncated, _ = self.env.step(action)
             seen += [np.asarray(observation, np.float32).tobytes(), np.float64(reward).tobytes()]
             if terminated or truncated:
