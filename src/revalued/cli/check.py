@@ -27,7 +27,7 @@ _FEW_COMBINATIONS = 200
 _FIT_VALUES = 0.3, 100.0
 """Values of random play that are left as they are; chosen by judgement, around those that settings were tuned on."""
 _AT_ONCE = 0.25
-"""From this share of paid-at-once variance on, looking far ahead hurts; it separates the problems that it was tried on."""
+"""From this share of variance paid at once on, looking far ahead hurts; it separates the problems that were tried."""
 _WORKERS = 2
 _FIRST_RUN_SECONDS = 1_800
 """What a first run may take, if stepping is all that takes time."""
