@@ -103,9 +103,10 @@ def test_what_cannot_be_made_says_why() -> None:
         OwnProcess(f"{__name__}:unable")
 
 
-def test_ctrl_c_does_not_reach_it(env: OwnProcess) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_what_asks_a_whole_group_to_stop_does_not_reach_it(env: OwnProcess, number: signal.Signals) -> None:
     _, info = env.reset(seed=1)
-    os.kill(info["pid"], signal.SIGINT)
+    os.kill(info["pid"], number)
     assert env.step(np.array([0, 1]))[1] == 1.0
 
 

@@ -6,12 +6,13 @@ import contextlib
 import importlib
 import os
 import pickle
-import signal
 import subprocess
 import sys
 from typing import IO, Any, cast
 
 import gymnasium
+
+from revalued.envs.vector.worker_process import interrupts_held_back
 
 _PATIENCE_SECONDS = 5.0
 """How long the process may take to notice that nobody asks any more, before it is ended by force."""
@@ -22,7 +23,7 @@ _DESCRIPTION = ("observation_space", "action_space", "action_names", "max_episod
 class OwnProcess(gymnasium.Env[Any, Any]):
     """The environment that a function makes, given as `module:function`, in a process that ends with this one.
 
-    What the simulator prints goes nowhere, and Ctrl-C does not reach it.
+    What the simulator prints goes nowhere; Ctrl-C and SIGTERM, which a whole group of processes gets, do not reach it.
     """
 
     action_names: tuple[str, ...]
@@ -32,7 +33,8 @@ class OwnProcess(gymnasium.Env[Any, Any]):
         path = [folder or os.getcwd() for folder in sys.path]
         program = _PROGRAM.format(path=path, module=__name__, maker=maker)
         command = [sys.executable, "-P", "-c", program]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        with interrupts_held_back():  # and it keeps them back
+            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self._requests, self._answers = cast(IO[bytes], self._process.stdin), cast(IO[bytes], self._process.stdout)
         try:
             self.__dict__.update(self._ask("describe"))
@@ -75,7 +77,6 @@ class OwnProcess(gymnasium.Env[Any, Any]):
 
 def serve(maker: str) -> None:
     """Do with an environment what standard input asks for and answer on standard output, until nobody asks any more."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     nothing = os.open(os.devnull, os.O_RDWR)
     for standard in (0, 1):
