@@ -126,6 +126,20 @@ def test_as_a_task_it_has_one_dimension_for_each_agent() -> None:
     assert (info.sizes, info.observation_size, info.masked) == ((2, 3, 4), 6, True)
 
 
+class Backwards(Crew):
+    possible_agents = ("zoe", "ben", "cat")
+
+
+def test_agents_keep_their_order_whatever_their_names() -> None:
+    task = find_task(TaskSpec("custom:crew"), lambda: Backwards())
+    env = task.make()
+    observation, info = env.reset(seed=0)
+    assert task.info.sizes == (2, 3, 4)
+    assert observation.tolist() == [0, 0, 0, 1, 0, 2]
+    assert [len(mask) for mask in info["action_mask"]] == [2, 3, 4]
+    assert env.step(np.array([1, 0, 0]))[1] == pytest.approx(1 / 3)  # zoe's largest choice
+
+
 def test_it_is_learnt_and_resumed_to_the_bit(tmp_path: Path) -> None:
     config = quick_config("custom:crew", "decqn")
     whole, _ = start(config, tmp_path / "whole", env=crew)
@@ -176,3 +190,5 @@ def test_the_real_package() -> None:
     task = find_task(TaskSpec("pettingzoo:mpe2.simple_spread_v3"))
     assert task.info.sizes == (5, 5, 5)
     assert task.info.observation_size == 54
+    differing = find_task(TaskSpec("pettingzoo:mpe2.simple_speaker_listener_v4"))
+    assert differing.info.sizes == (3, 5)  # the speaker comes first

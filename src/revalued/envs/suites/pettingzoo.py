@@ -64,8 +64,9 @@ class Together(gymnasium.Env[dict[str, Any], dict[str, Any]]):
         if self._has_masks:
             observed = {agent: space[_OBSERVATION] for agent, space in observed.items()}
         self._sizes = {agent: int(space.n) for agent, space in actions.items()}
-        self.action_space = spaces.Dict(actions)
-        self.observation_space = spaces.Dict(observed)
+        # as pairs: a dictionary's keys would be sorted, and masks would go to others' choices
+        self.action_space = spaces.Dict(list(actions.items()))
+        self.observation_space = spaces.Dict(list(observed.items()))
         self._zeros = {agent: _zero(space) for agent, space in observed.items()}
         self._present: set[str] = set()
 
