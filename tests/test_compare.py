@@ -149,6 +149,16 @@ def test_who_cannot_be_told_apart_from_the_best_is_in_bold_too(folder: Compariso
     assert last == "| levers | 1 min, 1–2 | **5.75** | **7.00** | 2.00 | 1.50 | 10.00 |"
 
 
+def test_a_variant_stands_in_the_column_of_what_it_varies(folder: ComparisonFolder) -> None:
+    for name, value in (("lean", 3.0), ("lean-at-once", 9.0)):
+        folder.add(RunKey(name, DEFAULT, 0, 1.0), [row(0, 0.0, value), row(1_200, 60.0, value)])
+    found = read_comparison(folder)
+    header, _, last = overview_table({"levers": found}, ["lean", "decqn", "sb3-ppo"]).splitlines()
+    assert header.count("lean") == 1
+    assert last == "| levers | 1 min, 1–2 | **9.00** | 7.00 | 2.00 | 1.50 | 10.00 |"
+    assert "revalued: lean, one step and discount 0.9" in markdown_table(found)
+
+
 def test_the_picture_has_two_panels(folder: ComparisonFolder) -> None:
     figure = comparison_figure("problem-levers", read_comparison(folder))
     assert [label for label, _ in figure.legend] == ["revalued: DecQN", "Stable-Baselines3 PPO"]

@@ -34,6 +34,8 @@ class Contestant:
     """Whether it takes the continuous actions of a control-suite task, without bins."""
     limits: tuple[str, ...] = field(default=())
     """Which of the limits in `unfit` it has."""
+    variant_of: str | None = None
+    """In whose column the overview shows it, if not in one of its own."""
 
 
 _LEAN = {"algo": "lean"}
@@ -55,7 +57,7 @@ def _varied(base: Mapping[str, Any], **variants: Mapping[str, Any]) -> dict[str,
     return {DEFAULT: base, **{name: {**base, **changes} for name, changes in variants.items()}}
 
 
-def _ours(title: str, base: Mapping[str, Any], other_rate: float) -> Contestant:
+def _ours(title: str, base: Mapping[str, Any], other_rate: float, variant_of: str | None = None) -> Contestant:
     quick = {"epsilon_decay": 0.9997, "warmup_env_steps": 1_000}
     steps = {"three_steps": {"n_step": 3, **quick}} if base.get("n_step") == 1 else {"one_step": {"n_step": 1, **quick}}
     settings = _varied(
@@ -66,12 +68,14 @@ def _ours(title: str, base: Mapping[str, Any], other_rate: float) -> Contestant:
         more_updates={"updates_per_env_step": 0.5, **quick},
         per_dimension={"exploration": "per-dimension", **quick},
     )
-    return Contestant(title, "ours", is_peer=False, settings=settings, published="revalued check")
+    return Contestant(
+        title, "ours", is_peer=False, settings=settings, published="revalued check", variant_of=variant_of
+    )
 
 
 CONTESTANTS: Final[dict[str, Contestant]] = {
     "lean": _ours("revalued: lean", _LEAN, 3e-4),
-    "lean-at-once": _ours("revalued: lean, one step and discount 0.9", _AT_ONCE, 3e-4),
+    "lean-at-once": _ours("revalued: lean, one step and discount 0.9", _AT_ONCE, 3e-4, "lean"),
     "decqn": _ours("revalued: DecQN", _PLAIN, 1e-3),
     "decqn-paper": _ours("revalued: DecQN, the paper's settings", {"algo": "decqn"}, 3e-4),
     "dqn": _ours("revalued: DQN on joint actions", {**_PLAIN, "algo": "dqn"}, 1e-3),

@@ -122,17 +122,16 @@ def markdown_table(found: Comparison) -> str:
 def overview_table(comparisons: Mapping[str, Comparison], names: Sequence[str]) -> str:
     """Return a table of several problems, one row each: the return at the end of the budget.
 
-    Whoever takes part in one of them has a column. The best is in bold, and with it whoever's 95% interval overlaps
-    with its own.
+    Whoever takes part in one of them has a column, with the best of its settings and variants. The best is in bold, and
+    with it whoever's 95% interval overlaps with its own.
     """
-    present = {entry.contestant for found in comparisons.values() for entry in found.entries}
+    present = {_column(entry) for found in comparisons.values() for entry in found.entries}
     names = [name for name in names if name in present]
     titles = {name: CONTESTANTS[name].title for name in names}
     lines = ["| | budget, seeds | " + " | ".join([*titles.values(), "random", "best possible"]) + " |"]
     lines.append("|---|---|" + "---|" * (len(names) + 2))
     for folder, found in comparisons.items():
-        # whoever was tuned stands with the better of its two
-        own = {name: [entry.at_budget for entry in found.entries if entry.contestant == name] for name in names}
+        own = {name: [entry.at_budget for entry in found.entries if _column(entry) == name] for name in names}
         scores = {name: max(each, key=lambda score: score.mean) for name, each in own.items() if each}
         digits, bold = _digits([score.mean for score in scores.values()]), _best_of(scores)
         cells = [
@@ -145,6 +144,11 @@ def overview_table(comparisons: Mapping[str, Comparison], names: Sequence[str]) 
             cells.append("–" if line is None else f"{line:.{digits}f}")
         lines.append(f"| {_title(folder)} | {_terms(found)} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+def _column(entry: Entry) -> str:
+    known = CONTESTANTS.get(entry.contestant)
+    return entry.contestant if known is None or known.variant_of is None else known.variant_of
 
 
 def _best_of(scores: Mapping[str, Summary]) -> set[str]:
