@@ -98,6 +98,12 @@ def test_a_process_that_dies_is_a_fault(env: OwnProcess) -> None:
             env.step(np.array([2, 0]))
 
 
+def test_a_process_that_is_killed_is_a_fault(env: OwnProcess) -> None:
+    os.kill(env.reset(seed=1)[1]["pid"], signal.SIGKILL)
+    with pytest.raises(RuntimeError, match="has ended with code -9"):
+        env.step(np.array([0, 1]))
+
+
 def test_what_cannot_be_made_says_why() -> None:
     with pytest.raises(RuntimeError, match="OSError: no net file"):
         OwnProcess(f"{__name__}:unable")

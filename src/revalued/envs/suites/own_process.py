@@ -68,7 +68,7 @@ class OwnProcess(gymnasium.Env[Any, Any]):
             pickle.dump((method, arguments), self._requests)
             self._requests.flush()
             answer, failure = pickle.load(self._answers)
-        except (BrokenPipeError, EOFError) as error:
+        except (BrokenPipeError, EOFError, pickle.UnpicklingError) as error:
             raise RuntimeError(f"the simulator's process has ended with code {self._process.wait()}") from error
         if failure is not None:
             raise RuntimeError(failure)
