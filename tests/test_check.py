@@ -160,6 +160,27 @@ def test_how_much_of_the_reward_is_paid_at_once() -> None:
     assert found_in(episodes=1, seconds=1e-6).paid_at_once is None  # no time
 
 
+@pytest.mark.parametrize(("fault", "message"), [("raise", "RuntimeError: worn out"), ("nan", "the reward is nan")])
+def test_a_fault_with_another_choice_says_where(fault: str, message: str) -> None:
+    class Wearing(Dial):
+        """Works for an episode and its two repetitions."""
+
+        resets = 0
+
+        def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+            self.resets += 1
+            return super().reset(seed=seed)
+
+        def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+            if self.resets > 3 and fault == "raise":
+                raise RuntimeError("worn out")
+            observation, reward, *rest = super().step(action)
+            return observation, float("nan") if self.resets > 3 else reward, *rest
+
+    with pytest.raises(LaneError, match=f"random episode 0, step 1, with another choice: {message}"):
+        examine(find_task(TaskSpec("custom:wearing"), lambda: Wearing("now")), episodes=1, seconds=20.0, seed=0)
+
+
 def test_where_choices_pay_at_once_we_would_look_one_step_ahead() -> None:
     seen = vars(found_in())
     for share, begins in ((0.0, False), (0.2, False), (0.3, True), (1.0, True), (None, False)):

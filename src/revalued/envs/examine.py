@@ -202,11 +202,21 @@ class _RandomPlayer:
 
     def _try_another(self, episode: int, step: int) -> float:
         """Return the reward of another random choice at this step of an episode."""
-        _, info = self.env.reset(seed=self._episode_seed(episode))
-        for action in self._actions[episode][:step]:
-            *_, info = self.env.step(action)
-        mask = read_mask(info, self._task.info.sizes) if self._task.info.masked else None
-        return float(self.env.step(self._choose(mask))[1])
+        try:
+            _, info = self.env.reset(seed=self._episode_seed(episode))
+            for action in self._actions[episode][:step]:
+                *_, info = self.env.step(action)
+            mask = read_mask(info, self._task.info.sizes) if self._task.info.masked else None
+            reward = float(self.env.step(self._choose(mask))[1])
+            if not math.isfinite(reward):
+                raise EnvFault(f"the reward is {reward}")
+        except Exception as error:
+            reason = (
+                f"{error}" if isinstance(error, EnvFault) else f"{type(error).__name__}: {error}".partition("\n")[0]
+            )
+            where = f"random episode {episode}, step {step + 1}, with another choice"
+            raise LaneError(f"{where}: {reason}", episode=episode, step=step + 1) from error
+        return reward
 
     def _trace(self, steps: int) -> bytes:
         observation, _ = self.env.reset(seed=self._episode_seed(0))
