@@ -130,8 +130,12 @@ class Backwards(Crew):
     possible_agents = ("zoe", "ben", "cat")
 
 
+def backwards() -> Any:
+    return Backwards()
+
+
 def test_agents_keep_their_order_whatever_their_names() -> None:
-    task = find_task(TaskSpec("custom:crew"), lambda: Backwards())
+    task = find_task(TaskSpec("custom:crew"), backwards)
     env = task.make()
     observation, info = env.reset(seed=0)
     assert task.info.sizes == (2, 3, 4)

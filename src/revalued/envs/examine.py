@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from revalued.actions import FactorisedActions
-from revalued.envs.faults import EnvFault, LaneError, read_mask, store_observation
+from revalued.envs.faults import EnvFault, LaneError, read_mask, reason_of, store_observation
 from revalued.envs.spaces.factored import FactoredEnv
 from revalued.envs.task import Task
 from revalued.seeding import Stream, episode_seed, stream_rng
@@ -168,11 +168,9 @@ class _RandomPlayer:
                     self.returns.append(total)
                     self.terminated += terminated
                     return True
-        except EnvFault as fault:
-            raise LaneError(f"random episode {number}, step {step}: {fault}", episode=number, step=step) from fault
         except Exception as error:
-            reason = f"{type(error).__name__}: {error}".partition("\n")[0]
-            raise LaneError(f"random episode {number}, step {step}: {reason}", episode=number, step=step) from error
+            where = f"random episode {number}, step {step}"
+            raise LaneError(f"{where}: {reason_of(error)}", episode=number, step=step) from error
         return False
 
     def repeats(self, steps: int) -> bool:
@@ -211,11 +209,8 @@ class _RandomPlayer:
             if not math.isfinite(reward):
                 raise EnvFault(f"the reward is {reward}")
         except Exception as error:
-            reason = (
-                f"{error}" if isinstance(error, EnvFault) else f"{type(error).__name__}: {error}".partition("\n")[0]
-            )
             where = f"random episode {episode}, step {step + 1}, with another choice"
-            raise LaneError(f"{where}: {reason}", episode=episode, step=step + 1) from error
+            raise LaneError(f"{where}: {reason_of(error)}", episode=episode, step=step + 1) from error
         return reward
 
     def _trace(self, steps: int) -> bytes:
