@@ -64,7 +64,7 @@ class TrafficEnv(gymnasium.Env[dict[str, Any], dict[str, Any]]):
 def _import_simulation() -> Any:
     """Import sumo-rl, which wants to be told where SUMO is, and to use it as a library where there is one.
 
-    As a library SUMO answers in a tenth of the time: otherwise a step asks it some 400 things over a socket.
+    As a library it makes a step take a sixth of the time: otherwise it is asked some 400 things over a socket.
     """
     if "SUMO_HOME" not in os.environ:
         found = importlib.util.find_spec("sumo")  # of the wheel eclipse-sumo
