@@ -118,8 +118,8 @@ def test_every_piece_can_be_made_of_nothing_and_of_something(tmp_path: Path) -> 
     text = blocks.with_results(page, found, "results")
     assert "Not run yet: `revalued reproduce main`, or `revalued reproduce all`." in text
     assert "![Title of regulariser](results/figures/regulariser-curves.png)" in text
-    assert "## What do an ensemble and the regulariser add?" in text
-    assert "Not known yet: no run of `beta` is finished" in text
+    assert "- What do an ensemble and the regulariser add? `revalued reproduce regulariser`\n" in text
+    assert "- How strong a regulariser? `revalued reproduce beta`\n" in text
 
 
 def test_mistakes_are_said_in_one_line(tmp_path: Path) -> None:

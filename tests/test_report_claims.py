@@ -203,3 +203,26 @@ def test_names_for_readers() -> None:
     assert naming.variant_label("revalued-k3") == "REValueD, K = 3"
     assert naming.variant_label("revalued-beta0.25") == "REValueD, β = 0.25"
     assert naming.variant_label("lr=0.1") == "lr=0.1"
+
+
+@pytest.mark.parametrize(("tasks", "decision"), [(5, None), (6, "holds")])
+def test_single_seeds_on_enough_tasks_decide_together(tmp_path: Path, tasks: int, decision: str | None) -> None:
+    levels = {(name, f"t{task}"): 100.0 * task + (50.0 + task) * (name == "revalued") + 100.0
+              for name in ("revalued", "decqn") for task in range(tasks)}  # fmt: skip
+    write_training(tmp_path, "main", levels, seeds=1)
+    finding = findings(tmp_path, "main")["REValueD beats DecQN"]
+    assert set(outcomes(finding).values()) == {"not enough data"}
+    assert (finding.overall and finding.overall.decision) == decision
+    if finding.overall:  # differences of 50 to 55
+        assert finding.overall.detail.startswith("mean difference +52.5 [+51")
+        assert finding.overall.detail.endswith("over 6 tasks, 6 of them with a single seed (tasks resampled)")
+
+
+def test_seeds_decide_where_every_task_has_several() -> None:
+    together = verdicts.together([([10.0, 12.0], [1.0, 2.0])] * 6)
+    assert together is not None
+    assert together.in_words.startswith("difference of interquartile means +9.5 [")
+    several_and_single = verdicts.together([([10.0, 12.0], [1.0, 2.0])] * 2 + [([1.0], [5.0])])
+    assert several_and_single is not None
+    assert several_and_single.in_words.endswith("over 2 tasks")
+    assert verdicts.together([([10.0, 12.0], [1.0, 2.0])]) is None

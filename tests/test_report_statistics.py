@@ -145,3 +145,11 @@ def test_how_often_equal_algorithms_lie_apart_by_chance() -> None:
         orders = list(itertools.combinations(range(2 * seeds), seeds))
         apart = [ranks for ranks in orders if max(ranks) < seeds or min(ranks) >= seeds]
         assert statistics.separation_by_chance(seeds) == pytest.approx(len(apart) / len(orders))
+
+
+def test_differences_over_tasks_resample_the_tasks() -> None:
+    value, (low, high) = statistics.difference_over_tasks([[5.0, 7.0], [2.0]], [[1.0], [4.0]])
+    assert value == pytest.approx(1.5)  # 6 - 1 and 2 - 4
+    assert (low, high) == (-2.0, 5.0)  # a quarter of all resamples has either task twice
+    value, interval = statistics.difference_over_tasks([[3.0]] * 6, [[1.0]] * 6)
+    assert (value, interval) == (2.0, (2.0, 2.0))

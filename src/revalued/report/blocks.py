@@ -91,15 +91,18 @@ def _verdicts(chapters: list[Chapter], place: str) -> str:
 
 
 def _learnt(chapters: list[Chapter], place: str) -> str:
+    """Return the answers alone: their tasks and numbers are in the report and in the tables of each experiment."""
     parts = []
+    unknown = []
     for lesson in lessons.lessons({chapter.experiment.name: chapter.experiment for chapter in chapters}):
-        parts.append(f"## {lesson.question}")
-        lines = [
-            f"- {answer.text}" + (f"\n    - {answer.detail}" if answer.detail else "") for answer in lesson.answers
-        ]
-        parts.append("\n".join(lines) or lessons.unknown(lesson))
         if lesson.answers:
-            parts.append(f"*From `results/{lesson.experiment}`, at {_scale(chapters, lesson.experiment)}.*")
+            source = f"*`{lesson.experiment}`, {_scale(chapters, lesson.experiment)}*"
+            answers = (f"- {answer.text}" for answer in lesson.answers)
+            parts.append("\n".join([f"## {lesson.question}\n\n{source}\n", *answers]))
+        else:
+            unknown.append(f"- {lesson.question} `revalued reproduce {lesson.experiment}`")
+    if unknown:
+        parts.append("\n".join(["## Not known yet, as runs are missing\n", *unknown]))
     return "\n\n".join(parts)
 
 

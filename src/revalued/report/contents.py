@@ -18,7 +18,7 @@ from revalued.report.published import REMARKS
 from revalued.report.results import ExperimentResults
 from revalued.report.statistics import FINAL_EVALUATIONS, RESAMPLES, separation_by_chance
 from revalued.report.tables import TextTable, answer, headline
-from revalued.report.verdicts import MIN_SEEDS, Finding
+from revalued.report.verdicts import MIN_SEEDS, MIN_TASKS, Finding
 
 _TONES = {"holds": "good", "does not hold": "bad", "not enough data": "none"}
 """The colour of a verdict; that of all others says that it is open."""
@@ -232,7 +232,8 @@ def _method_section(all_chapters: Sequence[Chapter]) -> Section:
         "seeds on either side.",
         *([chance] if fewest < 5 else []),
         "All tasks together: the difference of interquartile means over tasks and seeds, seeds being resampled within "
-        "each task.",
+        f"each task. Where some tasks have a single seed, but at least {MIN_TASKS} tasks have any: the mean over tasks "
+        "of the differences of their means, tasks being resampled.",
         "Claims about ensemble size and β are those differences in the paper's tables that exceed two standard errors.",
         "Only finished runs count in tables and verdicts. Wall times are measured after the first evaluation, and "
         "projected to 500,000 interactions where fewer were run.",

@@ -12,10 +12,19 @@ from revalued.experiments.naming import task_in_words
 from revalued.report import statistics
 from revalued.report.results import ExperimentResults
 from revalued.report.statistics import final_performance, final_success
-from revalued.report.verdicts import MIN_SEEDS, decide_returns, minutes_of, training_findings
+from revalued.report.verdicts import (
+    MIN_SEEDS,
+    NOTHING_LEARNT,
+    Decision,
+    decide_returns,
+    minutes_of,
+    together,
+    training_findings,
+)
 
 _RISING = 1.1
 """A curve still rises where its end lies so far above its middle."""
+_OUTCOMES: Mapping[Decision, str] = {"holds": "ahead", "does not hold": "behind", "undecided": "not told apart"}
 
 
 @dataclass(frozen=True)
@@ -45,24 +54,17 @@ def lessons(results: Mapping[str, ExperimentResults]) -> list[Lesson]:
     return found
 
 
-def unknown(lesson: Lesson) -> str:
-    """Return the sentence that stands where nothing is known."""
-    return f"Not known yet: no run of `{lesson.experiment}` is finished (`revalued reproduce {lesson.experiment}`)."
-
-
 def compared(experiment: ExperimentResults, first: str, second: str) -> Answer | None:
     """Return on which tasks one variant is ahead of another; None where they have no finished task in common."""
     finals = {task: _finals(experiment, first, second, task) for task in experiment.tasks}
     common = {task: pair for task, pair in finals.items() if all(pair)}
     if not common:
         return None
-    outcome: dict[str, list[str]] = {"ahead": [], "behind": [], "not told apart": [], "a single seed": []}
-    words = {"holds": "ahead", "does not hold": "behind", "undecided": "not told apart"}
+    outcome: dict[str, list[str]] = {
+        word: [] for word in (*_OUTCOMES.values(), "higher with one seed", "lower with one seed")
+    }
     for task, (ours, theirs) in common.items():
-        kind = "a single seed"
-        if min(len(ours), len(theirs)) >= MIN_SEEDS:
-            kind = words[decide_returns(ours, theirs)]
-        outcome[kind].append(f"{task_in_words(task)} {np.mean(ours):.0f} and {np.mean(theirs):.0f}")
+        outcome[_outcome(ours, theirs)].append(f"{task_in_words(task)} {np.mean(ours):.0f} and {np.mean(theirs):.0f}")
     names = f"{experiment.label(first)} against {experiment.label(second)}"
     seeds = _counted(sorted({len(values) for pair in common.values() for values in pair}), "seed")
     parts = [f"{kind} on {len(where)}" for kind, where in outcome.items() if where]
@@ -70,6 +72,15 @@ def compared(experiment: ExperimentResults, first: str, second: str) -> Answer |
     detail = "; ".join(f"{kind}: {', '.join(where)}" for kind, where in outcome.items() if where)
     together = _together(experiment, first, second, list(common))
     return Answer(f"{text} {together}".rstrip(), f"{detail[0].upper()}{detail[1:]}.")
+
+
+def _outcome(ours: Sequence[float], theirs: Sequence[float]) -> str:
+    """Return how one compares with another on a task, in words; single seeds show a difference, but decide nothing."""
+    if min(len(ours), len(theirs)) >= MIN_SEEDS:
+        return _OUTCOMES[decide_returns(ours, theirs)]
+    if max(np.median(ours), np.median(theirs)) < NOTHING_LEARNT:
+        return _OUTCOMES["undecided"]
+    return f"{'higher' if np.mean(ours) > np.mean(theirs) else 'lower'} with one seed"
 
 
 def _finals(experiment: ExperimentResults, first: str, second: str, task: str) -> tuple[list[float], list[float]]:
@@ -83,13 +94,10 @@ def _counted(counts: Sequence[int], noun: str) -> str:
 
 
 def _together(experiment: ExperimentResults, first: str, second: str, tasks: Sequence[str]) -> str:
-    """Return the difference of interquartile means over tasks that both have finished with several seeds."""
+    """Return what tasks that both have finished say together."""
     pairs = [_finals(experiment, first, second, task) for task in tasks]
-    enough = [pair for pair in pairs if min(map(len, pair)) >= MIN_SEEDS]
-    if len(enough) < 2:
-        return ""
-    value, (low, high) = statistics.interquartile_difference([pair[0] for pair in enough], [pair[1] for pair in enough])
-    return f"{len(enough)} tasks together: {value:+.0f} [{low:+.0f}, {high:+.0f}], difference of interquartile means."
+    found = together([pair for pair in pairs if all(pair)])
+    return "" if found is None else f"Together: {found.in_words}."
 
 
 def _which_algorithm(experiment: ExperimentResults) -> list[Answer]:

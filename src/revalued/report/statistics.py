@@ -146,6 +146,15 @@ def interquartile_difference(first: Groups, second: Groups) -> tuple[float, Inte
     return value, bootstrap([*first, *second], statistic)
 
 
+def difference_over_tasks(first: Groups, second: Groups) -> tuple[float, Interval]:
+    """Return the mean over tasks of the difference of two means over seeds; tasks are resampled, not seeds.
+
+    That is what single seeds allow: chance within a task is part of what differs from task to task.
+    """
+    found = [float(np.mean(ours) - np.mean(theirs)) for ours, theirs in zip(first, second, strict=True)]
+    return float(np.mean(found)), bootstrap([found], lambda drawn: _mean(drawn[0]))
+
+
 def curve(runs: Sequence[RunResults], over: Axis = "env_steps") -> Curve | None:
     """Return the mean curve of several seeds, interpolated on what all of them cover; None where times are unknown."""
     lines = [run.env_steps if over == "env_steps" else run.wall_s / 60 for run in runs]

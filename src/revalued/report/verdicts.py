@@ -12,11 +12,13 @@ from revalued.experiments.naming import task_in_words
 from revalued.report import statistics
 from revalued.report.claims import WALL_TIME_RATIO, Claim, claims_of
 from revalued.report.results import ExperimentResults
-from revalued.report.statistics import Interval
+from revalued.report.statistics import Groups, Interval
 
 Decision = Literal["holds", "does not hold", "undecided", "not enough data"]
 MIN_SEEDS = 2
-"""A verdict needs so many finished seeds on either side."""
+"""A verdict on a task needs so many finished seeds on either side."""
+MIN_TASKS = 6
+"""A verdict on tasks of which some have a single seed needs so many: fewer do not say how much tasks differ."""
 NOTHING_LEARNT = 20.0
 """Where half the seeds of either side return less (of 1,000), few have learnt anything, and chance decides who did."""
 
@@ -43,6 +45,18 @@ class Finding:
     def is_question(self) -> bool:
         """Return whether the paper leaves it open; the answer is then yes or no."""
         return self.statement.endswith("?")
+
+
+@dataclass(frozen=True)
+class Together:
+    """What several tasks say together."""
+
+    decision: Decision
+    in_words: str
+
+
+Pairs = Sequence[tuple[Sequence[float], Sequence[float]]]
+"""For each task the numbers of the two that are compared, one per seed."""
 
 
 def training_findings(experiment: ExperimentResults) -> list[Finding]:
@@ -78,6 +92,28 @@ def decide_within(interval: Interval, allowed: Interval) -> Decision:
     return "does not hold" if high < allowed[0] or low > allowed[1] else "undecided"
 
 
+def together(pairs: Pairs) -> Together | None:
+    """Return the difference over all tasks of which either side has finished runs; None where they are too few.
+
+    Seeds are resampled within each task where all tasks have several; else tasks are, if there are enough of them.
+    """
+    several = [pair for pair in pairs if _enough(*pair)]
+    if len(pairs) >= MIN_TASKS and len(several) < len(pairs):
+        value, interval = statistics.difference_over_tasks(*_sides(pairs))
+        found = f"mean difference {value:+.1f} {_range(interval, '+.1f')} over {len(pairs)} tasks"
+        single = len(pairs) - len(several)
+        return Together(decide(interval), f"{found}, {single} of them with a single seed (tasks resampled)")
+    if len(several) < 2:
+        return None
+    value, interval = statistics.interquartile_difference(*_sides(several))
+    found = f"difference of interquartile means {value:+.1f} {_range(interval, '+.1f')} over {len(several)} tasks"
+    return Together(decide(interval), found)
+
+
+def _sides(pairs: Pairs) -> tuple[Groups, Groups]:
+    return [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+
+
 def _finding(claim: Claim, experiment: ExperimentResults) -> Finding | None:
     better, worse = experiment.with_setting(claim.better), experiment.with_setting(claim.worse)
     tasks = [task for task in experiment.tasks if claim.covers(task)]
@@ -85,7 +121,7 @@ def _finding(claim: Claim, experiment: ExperimentResults) -> Finding | None:
         return None
     pairs = [(_values(claim, experiment, better, task), _values(claim, experiment, worse, task)) for task in tasks]
     verdicts = (_compare(claim, task_in_words(task), *pair) for task, pair in zip(tasks, pairs, strict=True))
-    overall = _overall(claim, [pair for pair in pairs if _enough(*pair)])
+    overall = _overall(claim, [pair for pair in pairs if all(pair)])
     return Finding(claim.statement, experiment.scale, tuple(verdicts), overall)
 
 
@@ -136,13 +172,12 @@ def _compare(claim: Claim, where: str, better: list[float], worse: list[float]) 
     return Verdict(where, decide_returns(better, worse), detail)
 
 
-def _overall(claim: Claim, pairs: Sequence[tuple[list[float], list[float]]]) -> Verdict | None:
+def _overall(claim: Claim, pairs: Pairs) -> Verdict | None:
     """Return the verdict on all tasks together, where their returns may be put together at all."""
-    if len(pairs) < 2 or claim.measure not in ("final", "area"):
+    if claim.measure not in ("final", "area"):
         return None
-    value, interval = statistics.interquartile_difference([pair[0] for pair in pairs], [pair[1] for pair in pairs])
-    detail = f"difference of interquartile means {value:+.1f} {_range(interval, '+.1f')} over {len(pairs)} tasks"
-    return Verdict("all tasks together", decide(interval), detail)
+    found = together(pairs)
+    return None if found is None else Verdict("all tasks together", found.decision, found.in_words)
 
 
 def _range(interval: Interval, style: str) -> str:
