@@ -43,7 +43,7 @@ def _threads_as_before() -> Iterator[None]:
     before = torch.get_num_threads()
     yield
     torch.set_num_threads(before)
-    load().functions.revalued_delay_helpers(0)
+    load().revalued_delay_helpers(0)
 
 
 def learn(name: str, critics: int, threads: int, num_updates: int = 3, **options: Any) -> tuple[Learner, bytes]:
@@ -65,7 +65,7 @@ def bits(learner: Learner, told: bytes) -> dict[str, bytes]:
 def test_any_number_of_threads_gives_the_same_bits(name: str, critics: int, kind: str) -> None:
     expected = bits(*learn(name, critics, 1, **KINDS[kind]))
     for threads, delay in ((2, 1), (3, 200), (8, 200)):
-        load().functions.revalued_delay_helpers(delay)
+        load().revalued_delay_helpers(delay)
         assert bits(*learn(name, critics, threads, **KINDS[kind])) == expected, f"{threads} threads"
 
 
@@ -75,7 +75,7 @@ def test_helpers_do_take_part() -> None:
     learner = learner_for(FAMILY["revalued"], engine="native", **EVEN)
     batch = batch_for(learner, 0)
 
-    load().functions.revalued_delay_helpers(1)
+    load().revalued_delay_helpers(1)
     before = time.process_time() - time.thread_time()
     for _ in range(200):
         learner.update(batch)
@@ -156,7 +156,7 @@ def test_acting_with_many_weights_is_shared_out() -> None:
     outputs = []
     for threads, delay in ((1, 0), (3, 300)):
         torch.set_num_threads(threads)
-        load().functions.revalued_delay_helpers(delay)
+        load().revalued_delay_helpers(delay)
         learner = learner_for(replace(FAMILY["revalued"], critics=10), engine="native", hidden_size=512)
         critics = NativeCritics(learner.shape, learner.online)
         observations = batch_for(learner, 0).observations

@@ -138,8 +138,6 @@ class NativeEngine:
             squares=reserve(threads, self._parts, dtype=torch.float64),
         )
         return layout.UpdateC(
-            sgemm=self._library.sgemm,
-            set_product_threads=self._library.set_product_threads,
             threads=threads,
             critics=critics,
             rows=rows,
@@ -217,7 +215,7 @@ class NativeEngine:
             raise ValueError(f"expected {self.learner.config.batch_size} transitions, not {len(batch.rows)}")
         self._now[:], self._next[:] = batch.observations, batch.next_observations
         if list(map(writes_to, self._folded)) != self._folded_after:  # by others than the last update, which folds too
-            self._library.functions.revalued_fold(byref(self._update))
+            self._library.revalued_fold(byref(self._update))
         self._step.step_size = self.learner.config.learning_rate / (1 - ADAM_BETAS[0] ** (updates + 1))
         self._step.correction2 = math.sqrt(1 - ADAM_BETAS[1] ** (updates + 1))
         return (self._whole if self._computes_loss else self._in_halves)(batch, updates)
@@ -240,7 +238,7 @@ class NativeEngine:
         drawn = self.learner.drawn_critics(updates)
         if drawn is not None:
             loss.drawn, loss.num_drawn = array_address(drawn, np.int64), len(drawn)
-        result = self._library.functions.revalued_update(byref(self._update), byref(loss), byref(self._step))
+        result = self._library.revalued_update(byref(self._update), byref(loss), byref(self._step))
         self._count_writes()
         if result > 0:
             raise IndexError(f"{result} sub-actions of the batch are none of the {loss.choices} choices")
@@ -249,7 +247,7 @@ class NativeEngine:
         return priorities, Metrics(self._names, self._metrics[self._logged])
 
     def _in_halves(self, batch: Batch, updates: int) -> Updated:
-        learner, functions = self.learner, self._library.functions
+        learner, functions = self.learner, self._library
         functions.revalued_predict(byref(self._update))
 
         def meaning(output: Tensor) -> Tensor:

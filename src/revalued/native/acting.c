@@ -44,20 +44,20 @@ static void outputs_of(const Critics *c, int critic, const float *x, int rows, f
     size_t k = critic, D = c->inputs, H = c->hidden, O = c->outputs, own = slot * aligned(c->block * H);
     const Parameters *p = &c->parameters;
     float *residual = c->residual + own, *block1 = c->block1 + own, *features = c->features + own;
-    product(c->sgemm, 'N', 'N', rows, H, D, x, D, p->input + k * D * H, H, 0, residual, H);
+    product('N', 'N', rows, H, D, x, D, p->input + k * D * H, H, 0, residual, H);
     if (c->merged) { /* a fraction of the numbers to read; the bias is in it */
-        product(c->sgemm, 'N', 'N', rows, H, D, x, D, c->merged + k * D * H, H, 0, block1, H);
+        product('N', 'N', rows, H, D, x, D, c->merged + k * D * H, H, 0, block1, H);
         activate(block1, NULL, NULL, rows, H);
     } else {
-        product(c->sgemm, 'N', 'N', rows, H, H, residual, H, p->block1_weight + k * H * H, H, 0, block1, H);
+        product('N', 'N', rows, H, H, residual, H, p->block1_weight + k * H * H, H, 0, block1, H);
         activate(block1, p->block1_bias + k * H, NULL, rows, H);
     }
-    product(c->sgemm, 'N', 'N', rows, H, H, block1, H, p->block2_weight + k * H * H, H, 0, features, H);
+    product('N', 'N', rows, H, H, block1, H, p->block2_weight + k * H * H, H, 0, features, H);
     activate(features, p->block2_bias + k * H, residual, rows, H);
     layer_norm(features, p->norm_scale + k * H, p->norm_shift + k * H, c->epsilon, rows, H, block1);
     for (int r = 0; r < rows; r++)
         memcpy(out + r * O, p->head_bias + k * O, O * sizeof(float));
-    product(c->sgemm, 'N', 'N', rows, O, H, block1, H, p->head_weight + k * H * O, O, 1, out, O);
+    product('N', 'N', rows, O, H, block1, H, p->head_weight + k * H * O, O, 1, out, O);
 }
 
 /* Where the rows end that go through a critic together: neighbours that name the same one. */
@@ -102,6 +102,6 @@ int revalued_outputs(const Critics *c, const float *observations, const int64_t 
         groups++;
     int threads = (double)groups * c->hidden * c->hidden < WEIGHTS_FOR_ONE ? 1 : c->threads;
     Question question = {c, observations, critics, rows, out};
-    run_job(&(Job){answer, &question, c->set_product_threads, threads, groups, groups, 1, 1});
+    run_job(&(Job){answer, &question, threads, groups, groups, 1, 1});
     return 0;
 }

@@ -30,12 +30,10 @@ class NativeCritics:
         self._capacity, self._lock = 0, Lock()
 
     def _reserve(self, rows: int) -> None:
-        shape, library, self._memory = self._shape, self._library, Memory()
+        shape, self._memory = self._shape, Memory()
         threads, self._capacity = torch.get_num_threads(), max(rows, ROWS_AT_A_TIME)
         size = (threads, ROWS_AT_A_TIME, shape.hidden_size)
         self._critics = CriticsC(
-            sgemm=library.sgemm,
-            set_product_threads=library.set_product_threads,
             threads=threads,
             critics=shape.critics,
             inputs=shape.observation_size + 1,
@@ -82,7 +80,7 @@ class NativeCritics:
             if self._merged is not None:
                 self._merged.refresh()
             inputs, critic_of, out = self._addresses
-            wrong = self._library.functions.revalued_outputs(byref(self._critics), inputs, critic_of, rows, out)
+            wrong = self._library.revalued_outputs(byref(self._critics), inputs, critic_of, rows, out)
             if wrong > 0:
                 raise IndexError(f"{wrong} critics are asked for that are none of the {self._shape.critics}")
             found: NDArray[np.float32] = self._out[:rows].copy()

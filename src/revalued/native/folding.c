@@ -11,14 +11,10 @@
 #include "kernels.h"
 
 /* Columns from..to of one critic's product, with the second bias in its last row. */
-static void merge_layers(Sgemm *sgemm, const float *input, const float *weight, const float *bias, int inputs,
+static void merge_layers(const float *input, const float *weight, const float *bias, int inputs,
                          int hidden, int from, int to, float *out)
 {
-    for (int column = from; column < to; column += MERGED_AT_ONCE) {
-        int columns = to - column < MERGED_AT_ONCE ? to - column : MERGED_AT_ONCE;
-        product(sgemm, 'N', 'N', inputs, columns, hidden, input, hidden, weight + column, hidden, 0, out + column,
-                hidden);
-    }
+    product('N', 'N', inputs, to - from, hidden, input, hidden, weight + from, hidden, 0, out + from, hidden);
     for (int i = from; i < to; i++)
         out[(size_t)(inputs - 1) * hidden + i] += bias[i];
 }
@@ -26,12 +22,9 @@ static void merge_layers(Sgemm *sgemm, const float *input, const float *weight, 
 void revalued_merge(const Layers *l)
 {
     size_t D = l->inputs, H = l->hidden;
-    int before = l->set_product_threads ? l->set_product_threads(1) : 0;
     for (int k = 0; k < l->critics; k++)
-        merge_layers(l->sgemm, l->input + k * D * H, l->weight + k * H * H, l->bias + k * H, D, H, 0, H,
+        merge_layers(l->input + k * D * H, l->weight + k * H * H, l->bias + k * H, D, H, 0, H,
                      l->merged + k * D * H);
-    if (l->set_product_threads)
-        l->set_product_threads(before);
 }
 
 /* Columns from..to of the folded head; the last part adds the one that averages, and zeros up to `width`. */
@@ -67,8 +60,8 @@ void fold_critic(const Update *u, const Parameters *p, const Folding *f, int cri
 {
     size_t k = critic, D = u->inputs, H = u->hidden, O = u->outputs, W = u->width;
     if (f->block1) {
-        int from = cut(H, at.part, at.parts, MERGED_AT_ONCE), to = cut(H, at.part + 1, at.parts, MERGED_AT_ONCE);
-        merge_layers(u->sgemm, p->input + k * D * H, p->block1_weight + k * H * H, p->block1_bias + k * H, D, H, from,
+        int from = cut(H, at.part, at.parts, ALIGNED_FLOATS), to = cut(H, at.part + 1, at.parts, ALIGNED_FLOATS);
+        merge_layers(p->input + k * D * H, p->block1_weight + k * H * H, p->block1_bias + k * H, D, H, from,
                      to, f->block1 + k * D * H);
     }
     int from = cut(O, at.part, at.parts, ALIGNED_FLOATS), to = cut(O, at.part + 1, at.parts, ALIGNED_FLOATS);

@@ -3,11 +3,12 @@
    One gradient update of a stack of critics computes what `revalued.learner.torch_update` says with tensors, and its
    loss is that of `revalued.algorithms.loss`; read those first. What differs is the order: a thread carries a critic
    (or, where there are few, a part of its rows) through a whole pass, a few rows at a time, so that element-wise work
-   finds its numbers in the core's cache and threads meet a few times in an update instead of a hundred times. Matrix
-   products are left to the BLAS library that PyTorch brings along. The number of threads changes no bit.
+   finds its numbers in the core's cache and threads meet a few times in an update instead of a hundred times. The number
+   of threads changes no bit.
 
    update.c   the update as a whole, and Adam      folding.c   layers multiplied together
    passes.c   forward and backward pass            acting.c    outputs for choosing actions
+   product.c  the matrix product                   product_tile.h  for one generation of processors
    loss.c     the loss and its gradient            sum_tree.c  the replay's priorities
    pool.c     threads that share the work          rows.c      the replay's usual step
 
@@ -29,16 +30,7 @@
 #endif
 
 #define NUM_PARAMETERS 9
-#define ALIGNED_FLOATS 16 /* a cache line: so are parts and places cut, for products round accordingly */
-#define MERGED_AT_ONCE 32 /* columns: however many parts share them, products of the same sizes round alike */
-
-/* BLAS, with FORTRAN's columns-first matrices */
-typedef void Sgemm(const char *, const char *, const int *, const int *, const int *, const float *, const float *,
-                   const int *, const float *, const int *, const float *, float *, const int *);
-
-/* Sets the threads within products of the calling thread and returns how many there were; Intel's library alone has it,
-   and without it there are no other threads here. */
-typedef int SetThreads(int);
+#define ALIGNED_FLOATS 16 /* a cache line: so are parts and places cut */
 
 /* Parameters of all critics as `revalued.networks` lays them out: [K, rows, columns] each. */
 typedef union {
@@ -80,8 +72,6 @@ typedef struct {
 
 /* Everything that stays the same from update to update. */
 typedef struct {
-    Sgemm *sgemm;
-    SetThreads *set_product_threads;
     int threads, critics, rows, inputs, hidden, outputs; /* T, K, B, D, H, O */
     int whole, parts; /* critics that are one part; parts of each of the others, which come last */
     int width, block; /* W; rows that go through a critic together */
@@ -127,8 +117,6 @@ typedef struct {
 
 /* Critics that choose actions. */
 typedef struct {
-    Sgemm *sgemm;
-    SetThreads *set_product_threads;
     int threads, critics, inputs, hidden, outputs, block; /* T, K, D, H, O; rows that fit into the memory below */
     float epsilon;                                        /* of LayerNorm */
     Parameters parameters;
@@ -138,8 +126,6 @@ typedef struct {
 
 /* The critics' first two layers, and their product. */
 typedef struct {
-    Sgemm *sgemm;
-    SetThreads *set_product_threads;
     int critics, inputs, hidden;        /* K, D, H */
     const float *input, *weight, *bias; /* [K, D, H], [K, H, H], [K, H] */
     float *merged;                      /* [K, D, H] */
@@ -177,11 +163,10 @@ typedef struct {
 typedef struct {
     void (*work)(const void *context, int chain, int stage, Place at);
     const void *context;
-    SetThreads *set_product_threads;
     int threads, chains, whole, parts, stages; /* chains before `whole` have one part */
 } Job;
 
-/* The size of a place: all are aligned alike, for products and sums round accordingly. */
+/* The size of a place: all are aligned alike. */
 static inline size_t aligned(size_t floats)
 {
     return (floats + ALIGNED_FLOATS - 1) / ALIGNED_FLOATS * ALIGNED_FLOATS;
@@ -194,17 +179,10 @@ static inline int cut(int total, int part, int parts, int unit)
     return from < total ? (int)from : total;
 }
 
-/* out = left · right + keep · out; form 'T' reads a matrix transposed, strides are those of its rows in memory. */
-static inline void product(Sgemm *sgemm, char left_form, char right_form, int rows, int columns, int inner,
-                           const float *left, int left_stride, const float *right, int right_stride, float keep,
-                           float *out, int out_stride)
-{
-    const float one = 1;
-    /* stored by rows, a matrix is its transpose stored by columns: outᵀ = rightᵀ · leftᵀ */
-    if (rows > 0 && columns > 0)
-        sgemm(&right_form, &left_form, &columns, &rows, &inner, &one, right, &right_stride, left, &left_stride, &keep,
-              out, &out_stride);
-}
+/* product.c: out = left · right, or added to what is there; form 'T' reads a matrix transposed, strides are those of its
+   rows in memory. */
+void product(char left_form, char right_form, int rows, int columns, int inner, const float *left, int left_stride,
+             const float *right, int right_stride, int adds, float *out, int out_stride);
 
 /* pool.c */
 void run_job(const Job *job);

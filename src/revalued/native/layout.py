@@ -77,7 +77,6 @@ class UpdateC(_StructureC):
     """`Update`."""
 
     _fields_ = [
-        *_pointers("sgemm", "set_product_threads"),
         *_fields(c_int, "threads", "critics", "rows", "inputs", "hidden", "outputs"),
         *_fields(c_int, "whole", "parts", "width", "block"),
         *_fields(c_float, "epsilon", "trunk_scale"),
@@ -117,7 +116,6 @@ class CriticsC(_StructureC):
     """`Critics`."""
 
     _fields_ = [
-        *_pointers("sgemm", "set_product_threads"),
         *_fields(c_int, "threads", "critics", "inputs", "hidden", "outputs", "block"),
         ("epsilon", c_float),
         ("parameters", ParametersC),
@@ -129,7 +127,6 @@ class LayersC(_StructureC):
     """`Layers`."""
 
     _fields_ = [
-        *_pointers("sgemm", "set_product_threads"),
         *_fields(c_int, "critics", "inputs", "hidden"),
         *_pointers("input", "weight", "bias", "merged"),
     ]
@@ -181,7 +178,7 @@ def array_address(array: NDArray[np.generic], dtype: type[np.generic]) -> int:
 
 
 def aligned(numbers: int) -> int:
-    """Return the size of a place for so many numbers: whole cache lines, for products and sums round accordingly."""
+    """Return the size of a place for so many numbers: whole cache lines."""
     return -(-numbers // _ALIGNED_FLOATS) * _ALIGNED_FLOATS
 
 

@@ -1,49 +1,30 @@
-"""Finding the compiled library, and the matrix product that it calls."""
+"""Finding the compiled library."""
 
 from __future__ import annotations
 
 import ctypes
 import hashlib
 import importlib.util
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
-
-import torch
 
 from revalued.native.layout import STRUCTURES
 
 _MODULE = "revalued.native._kernels"
 
 
-@dataclass(frozen=True)
-class Library:
-    """The compiled functions, see `kernels.h`, and where BLAS has its own."""
-
-    functions: Any
-    sgemm: int
-    set_product_threads: int | None
-    """Sets the number of threads inside a product, for the calling thread; only Intel's library has it."""
-
-
 @cache
-def _load() -> Library | str:
+def _load() -> ctypes.CDLL | str:
     """Return the library, or why there is none."""
     found = importlib.util.find_spec(_MODULE)
     if found is None or found.origin is None:
         return "it was not compiled when revalued was installed: that takes a C compiler, such as gcc"
     try:
         functions = ctypes.CDLL(found.origin)
-        blas = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))
-        sgemm = ctypes.cast(blas.sgemm_, ctypes.c_void_p).value
-        set_threads = getattr(blas, "MKL_Set_Num_Threads_Local", None)
         functions.revalued_digest.restype = ctypes.c_char_p
         compiled_from = functions.revalued_digest().decode()
     except (OSError, AttributeError) as error:
-        return f"it does not fit this PyTorch: {error}"
-    if sgemm is None:
-        return "this PyTorch brings no BLAS library along"
+        return f"it cannot be loaded: {error}"
     if compiled_from != _digest():
         return "it was compiled from other sources than are installed: install revalued again"
     functions.revalued_size_of.restype = ctypes.c_int64
@@ -57,10 +38,13 @@ def _load() -> Library | str:
     functions.revalued_outputs.argtypes = [pointer, pointer, pointer, ctypes.c_int, pointer]
     functions.revalued_tree_set.argtypes = [pointer, pointer, pointer, ctypes.c_int, ctypes.c_int]
     functions.revalued_tree_find.argtypes = [pointer, pointer, ctypes.c_int, ctypes.c_int, pointer]
+    number, matrix = ctypes.c_int, (pointer, ctypes.c_int)
+    functions.revalued_product.argtypes = [*(number,) * 6, *matrix, *matrix, number, *matrix]
+    functions.revalued_multiply_adds.restype = ctypes.c_int64
     functions.revalued_append.argtypes = [pointer, pointer, ctypes.c_int, ctypes.c_double]
     for name in ("update", "outputs", "tree_set", "tree_find", "append"):
         getattr(functions, f"revalued_{name}").restype = ctypes.c_int
-    return Library(functions, sgemm, set_threads and ctypes.cast(set_threads, ctypes.c_void_p).value)
+    return functions
 
 
 def _digest() -> str:
@@ -70,8 +54,8 @@ def _digest() -> str:
     return hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
 
 
-def load() -> Library:
-    """Return the library; raises where there is none."""
+def load() -> ctypes.CDLL:
+    """Return the library's functions, see `kernels.h`; raises where there is none."""
     found = _load()
     if isinstance(found, str):
         raise RuntimeError(f"no native engine: {found}")

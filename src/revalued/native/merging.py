@@ -42,14 +42,11 @@ class MergedLayers:
     """Products [K, D+1, H] of the input layer and the first block's, multiplied again whenever these have changed."""
 
     def __init__(self, shape: NetworkShape, parameters: Parameters) -> None:
-        library = load()
-        self._functions = library.functions
+        self._functions = load()
         self._factors = [parameters[name] for name in ("input", "block1.weight", "block1.bias")]
         self._product = torch.zeros(shape.critics, shape.observation_size + 1, shape.hidden_size)
         self.address = address(self._product)
         self._layers = LayersC(
-            sgemm=library.sgemm,
-            set_product_threads=library.set_product_threads,
             critics=shape.critics,
             inputs=shape.observation_size + 1,
             hidden=shape.hidden_size,

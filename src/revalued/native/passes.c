@@ -60,17 +60,17 @@ static void forward_block(const Update *u, const Parameters *p, const Folding *f
 {
     size_t k = critic, D = u->inputs, H = u->hidden, O = u->outputs, W = u->width;
     float squares[rows];
-    product(u->sgemm, 'N', 'N', rows, H, D, x, D, p->input + k * D * H, H, 0, to.hidden, H);
+    product('N', 'N', rows, H, D, x, D, p->input + k * D * H, H, 0, to.hidden, H);
     if (f->block1) {
-        product(u->sgemm, 'N', 'N', rows, H, D, x, D, f->block1 + k * D * H, H, 0, to.block1, H);
+        product('N', 'N', rows, H, D, x, D, f->block1 + k * D * H, H, 0, to.block1, H);
         relu(to.block1, NULL, rows, H);
     } else {
-        product(u->sgemm, 'N', 'N', rows, H, H, to.hidden, H, p->block1_weight + k * H * H, H, 0, to.block1, H);
+        product('N', 'N', rows, H, H, to.hidden, H, p->block1_weight + k * H * H, H, 0, to.block1, H);
         relu(to.block1, p->block1_bias + k * H, rows, H);
     }
-    product(u->sgemm, 'N', 'N', rows, H, H, to.block1, H, p->block2_weight + k * H * H, H, 0, to.block2, H);
+    product('N', 'N', rows, H, H, to.block1, H, p->block2_weight + k * H * H, H, 0, to.block2, H);
     end_block(to.hidden, to.block2, p->block2_bias + k * H, to.features, squares, rows, H);
-    product(u->sgemm, 'N', 'N', rows, W, H, to.features, H, f->head_weight + k * H * W, W, 0, raw, W);
+    product('N', 'N', rows, W, H, to.features, H, f->head_weight + k * H * W, W, 0, raw, W);
     normalise(raw, squares, f->head_bias + k * O, u->epsilon, rows, O, W, H, to.output, to.mean, to.inverse_deviation);
 }
 
@@ -179,12 +179,12 @@ void backward_rows(const Update *u, int critic, int store, Place at)
         begin_backward(u->kept.output_gradient + kept_output, u->kept.output + kept_output, f->head_bias + k * O,
                        u->kept.mean + kept, u->kept.inverse_deviation + kept, u->trunk_scale, rows, O, W, H, scaled,
                        upstream, pull);
-        product(u->sgemm, 'N', 'T', rows, H, W, upstream, W, f->head_weight + k * H * W, W, 0, residual, H);
+        product('N', 'T', rows, H, W, upstream, W, f->head_weight + k * H * W, W, 0, residual, H);
         into_block2(residual, u->kept.features + kept_hidden, pull, block2, rows, H);
-        product(u->sgemm, 'N', 'T', rows, H, H, block2, H, p->block2_weight + k * H * H, H, 0, block1, H);
+        product('N', 'T', rows, H, H, block2, H, p->block2_weight + k * H * H, H, 0, block1, H);
         through_relu(block1, u->kept.block1 + kept_hidden, rows * H);
         if (!f->block1)
-            product(u->sgemm, 'N', 'T', rows, H, H, block1, H, p->block1_weight + k * H * H, H, 1, residual, H);
+            product('N', 'T', rows, H, H, block1, H, p->block1_weight + k * H * H, H, 1, residual, H);
     }
 }
 
@@ -254,7 +254,7 @@ void backward_outer(const Update *u, int critic, int store, Place at)
     float *bias2 = g->block2_bias + own_unit;
     double squares = 0;
 
-    product(u->sgemm, 'T', 'N', own, W, B, u->kept.features + kept + from, H, scaled, W, 0, folded, W);
+    product('T', 'N', own, W, B, u->kept.features + kept + from, H, scaled, W, 0, folded, W);
     column_sums(scaled, u->kept.mean + store * aligned(B), B, O, W, mean_part);
     column_sums(u->kept.output_gradient + store * aligned(B * O), NULL, B, O, O, bias);
     head_gradients(folded, mean_part, bias, p->head_weight + (k * H + from) * O, p->norm_scale + k * H + from,
@@ -264,11 +264,11 @@ void backward_outer(const Update *u, int critic, int store, Place at)
         memcpy(g->head_bias + t * aligned(O), bias, O * sizeof(float));
         squares += sum_of_squares(bias, 1, O, O);
     }
-    product(u->sgemm, 'T', 'N', own, H, B, u->kept.block1 + kept + from, H, gradient2, H, 0, block2, H);
+    product('T', 'N', own, H, B, u->kept.block1 + kept + from, H, gradient2, H, 0, block2, H);
     column_sums(gradient2 + from, NULL, B, own, H, bias2);
     squares += sum_of_squares(block2, own, H, H) + sum_of_squares(bias2, 1, own, H);
     if (u->online_folding.block1)
-        product(u->sgemm, 'T', 'N', D, own, B, u->observations + B * D, D, u->backward.block1 + t * aligned(B * H) + from,
+        product('T', 'N', D, own, B, u->observations + B * D, D, u->backward.block1 + t * aligned(B * H) + from,
                 H, 0, u->backward.merged + t * aligned(D * H) + from, H);
     u->backward.squares[t * u->parts + at.part] = squares;
 }
@@ -287,14 +287,14 @@ void backward_inner(const Update *u, int critic, int store, Place at)
     if (u->online_folding.block1) {
         const float *merged = u->backward.merged + t * aligned(D * H);
         memcpy(bias1, merged + (D - 1) * H + from, own * sizeof(float));
-        product(u->sgemm, 'T', 'N', own, H, D, p->input + k * D * H + from, H, merged, H, 0, block1, H);
-        product(u->sgemm, 'N', 'T', D, own, H, merged, H, p->block1_weight + (k * H + from) * H, H, 0, input, H);
-        product(u->sgemm, 'T', 'N', D, own, B, now, D, residual, H, 1, input, H);
+        product('T', 'N', own, H, D, p->input + k * D * H + from, H, merged, H, 0, block1, H);
+        product('N', 'T', D, own, H, merged, H, p->block1_weight + (k * H + from) * H, H, 0, input, H);
+        product('T', 'N', D, own, B, now, D, residual, H, 1, input, H);
     } else {
         const float *hidden = u->kept.hidden + store * aligned(B * H) + from;
-        product(u->sgemm, 'T', 'N', own, H, B, hidden, H, gradient1, H, 0, block1, H);
+        product('T', 'N', own, H, B, hidden, H, gradient1, H, 0, block1, H);
         column_sums(gradient1 + from, NULL, B, own, H, bias1);
-        product(u->sgemm, 'T', 'N', D, own, B, now, D, residual, H, 0, input, H);
+        product('T', 'N', D, own, B, now, D, residual, H, 0, input, H);
     }
     u->backward.squares[t * u->parts + at.part] +=
         sum_of_squares(block1, own, H, H) + sum_of_squares(input, D, own, H) + sum_of_squares(bias1, 1, own, H);

@@ -140,8 +140,6 @@ static void take_part(uint32_t number, int slot)
 static void *help(void *argument)
 {
     int slot = (int)(intptr_t)argument;
-    if (pool.job.set_product_threads)
-        pool.job.set_product_threads(1);
     for (;;) {
         uint32_t seen = atomic_load(&pool.events), number = atomic_load(&pool.number);
         if (slot < pool.job.threads)
@@ -244,9 +242,7 @@ static void judge(void)
 /* Carry out a job, with the helpers unless somebody else has them at the moment. */
 void run_job(const Job *job)
 {
-    int before = job->set_product_threads ? job->set_product_threads(1) : 0;
-    int is_shared = job->threads > 1 && job->chains <= MOST_CHAINS && job->set_product_threads;
-    is_shared = is_shared && pthread_mutex_trylock(&pool.lock) == 0;
+    int is_shared = job->threads > 1 && job->chains <= MOST_CHAINS && pthread_mutex_trylock(&pool.lock) == 0;
     int64_t began = now();
     int is_test = atomic_load(&pool.delay) > 0;
     if (is_shared && (is_test || !pool.is_alone))
@@ -262,6 +258,4 @@ void run_job(const Job *job)
             judge();
         pthread_mutex_unlock(&pool.lock);
     }
-    if (job->set_product_threads)
-        job->set_product_threads(before);
 }

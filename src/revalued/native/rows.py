@@ -20,7 +20,7 @@ class NativeRows:
     def __init__(
         self, arrays: Mapping[str, NDArray[Any]], levels: list[NDArray[np.float64]], size: int, max_choices: int
     ) -> None:
-        self._functions, self._tree = load().functions, NativeTree(levels, size)
+        self._functions, self._tree = load(), NativeTree(levels, size)
         lanes, observation_size = len(arrays["heads"]), arrays["observations"].shape[1]
         # A step is copied to where C looks for it: asking every array for its address takes longer.
         self._lanes, self._rewards = np.zeros(lanes, np.int64), np.zeros(lanes)

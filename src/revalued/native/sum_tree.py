@@ -22,7 +22,7 @@ class NativeTree:
         # parents are padded to whole blocks themselves
         if any(not 0 <= FAN_OUT * len(above) - len(below) < FAN_OUT**2 for below, above in pairwise(levels)):
             raise ValueError(f"a sum tree in C has {FAN_OUT} children per node, not levels of {[*map(len, levels)]}")
-        self._functions, self._levels = load().functions, levels
+        self._functions, self._levels = load(), levels
         self._addresses = (c_void_p * len(levels))(*(array_address(level, np.float64) for level in levels))
         self._running = np.zeros(len(levels[-1]) + 1)
         self._tree = TreeC(

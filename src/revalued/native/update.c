@@ -120,7 +120,7 @@ static void learn(const void *context, int critic, int stage, Place at)
 static void for_critics(void work(const void *, int, int, Place), const Task *task, int stages)
 {
     const Update *u = task->u;
-    run_job(&(Job){work, task, u->set_product_threads, u->threads, u->critics, u->whole, u->parts, stages});
+    run_job(&(Job){work, task, u->threads, u->critics, u->whole, u->parts, stages});
 }
 
 /* What depends on parameters alone. An update leaves it behind for the next one, and for choosing actions; it has to be
@@ -175,7 +175,7 @@ int revalued_update(const Update *u, const Loss *l, const Step *step)
     if (wrong)
         return wrong;
     for_critics(predict, &task, 1);
-    run_job(&(Job){set_targets, &task, u->set_product_threads, u->threads, 1, 0, u->rows / ROWS_OF_TARGETS + 1, 1});
+    run_job(&(Job){set_targets, &task, u->threads, 1, 0, u->rows / ROWS_OF_TARGETS + 1, 1});
     if (!all_finite(l->targets, u->rows))
         return -1;
     for_critics(learn, &task, LEARNING_STAGES);
