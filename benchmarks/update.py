@@ -7,8 +7,8 @@ from benchmarks.report import Figure, Report
 from benchmarks.sizes import LEAN, task_size
 
 COLUMNS = [
-    "task", "loss", "K", "H", "update ms", "torch engine ms", "stacked ms", "threads ms", "blocks ms", "floor",
-    "ratio [quartiles]", "floor GFLOP/s",
+    "task", "loss", "K", "H", "update ms", "torch engine ms", "stacked ms", "threads ms", "blocks ms",
+    "in C ms", "floor", "ratio [quartiles]", "floor GFLOP/s",
 ]  # fmt: skip
 TIMED_TASKS = ["walker", "dog"]
 # of the project: ratios of update and floor
@@ -42,8 +42,8 @@ def measure(*, quick: bool) -> Report:
                 )
     report.notes = [
         "update: the engine that a run uses here by default; torch engine: the same in PyTorch operations",
-        "floor: the matrix products alone, merged as the learner merges them; the best of three arrangements:",
+        "floor: the matrix products alone, merged as the learner merges them; the best of four arrangements:",
         "stacked = torch.bmm over all critics with torch's threads; threads = a critic per Python thread;",
-        "blocks = the same with the batch in two halves, one after the other",
+        "blocks = the same with the batch in two halves, one after the other; in C = as threads, with our own products",
     ]
     return report

@@ -95,11 +95,12 @@ void product(char left_form, char right_form, int rows, int columns, int inner, 
               out_stride);
 }
 
-/* For tests: a product by the code for one generation. Returns 0 where this processor cannot run it. */
+/* For tests and benchmarks: a product by the code for one generation, or the usual one (-1). Returns 0 where this
+   processor cannot run it. */
 int revalued_product(int generation, int left_form, int right_form, int rows, int columns, int inner, const float *left,
                      int left_stride, const float *right, int right_stride, int adds, float *out, int out_stride)
 {
-    Multiply *with = multiply_of(generation);
+    Multiply *with = generation < 0 ? multiply : multiply_of(generation);
     if (with)
         carry_out(with, left_form, right_form, rows, columns, inner, left, left_stride, right, right_stride, adds, out,
                   out_stride);
