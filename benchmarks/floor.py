@@ -20,7 +20,7 @@ from revalued.native import library, why_missing
 
 ARRANGEMENTS = ("stacked", "threads", "blocks", *(["in C"] if why_missing() is None else []))
 
-_AS_IN_UPDATES = -1
+_AS_IN_UPDATES = 0
 
 Work = Callable[[], None]
 Call = Callable[[Product, dict[str, Tensor], slice, bool], Work]

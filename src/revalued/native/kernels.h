@@ -25,6 +25,8 @@
 /* Compiled for several generations of CPUs; the loader takes the best one that the machine can run. */
 #if defined(__x86_64__) && __GNUC__ >= 12 && !defined(__clang__)
 #define VECTORISED __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#elif defined(__x86_64__) && (__GNUC__ >= 9 || __clang_major__ >= 14)
+#define VECTORISED __attribute__((target_clones("avx512f", "avx2", "default")))
 #else
 #define VECTORISED
 #endif

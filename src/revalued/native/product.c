@@ -24,14 +24,14 @@ typedef struct {
 #define NAMED(name, suffix) JOINED(name, suffix)
 #define IN_FULL _Pragma("GCC unroll 16")
 
-#if defined(__x86_64__) && __GNUC__ >= 12 && !defined(__clang__)
-#define GENERATION x86_64_v4
-#define TARGET __attribute__((target("arch=x86-64-v4,prefer-vector-width=512")))
+#ifdef __x86_64__
+#define GENERATION avx512
+#define TARGET __attribute__((target("avx512f,avx512vl,avx512bw,avx512dq,avx2,fma")))
 #define LANES 16
 #define ROWS 8
 #include "product_tile.h"
-#define GENERATION x86_64_v3
-#define TARGET __attribute__((target("arch=x86-64-v3")))
+#define GENERATION avx2
+#define TARGET __attribute__((target("avx2,fma")))
 #define LANES 8
 #define ROWS 6
 #include "product_tile.h"
@@ -45,16 +45,21 @@ typedef struct {
 
 typedef void Multiply(const Factors *);
 
-/* The code for a generation of processors (4, 3 or 0: any), or NULL where this one cannot run it. */
-static Multiply *multiply_of(int generation)
+/* The code for processors with vectors of so many bits (512, 256, or 128: any), or NULL where this one cannot run it. */
+static Multiply *multiply_of(int bits)
 {
-#if defined(__x86_64__) && __GNUC__ >= 12 && !defined(__clang__)
-    if (generation == 4)
-        return __builtin_cpu_supports("x86-64-v4") ? multiply_x86_64_v4 : NULL;
-    if (generation == 3)
-        return __builtin_cpu_supports("x86-64-v3") ? multiply_x86_64_v3 : NULL;
+#ifdef __x86_64__
+    __builtin_cpu_init();
+    int is_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    if (bits == 512)
+        return is_avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+                       __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq")
+                   ? multiply_avx512
+                   : NULL;
+    if (bits == 256)
+        return is_avx2 ? multiply_avx2 : NULL;
 #endif
-    return generation == 0 ? multiply_any : NULL;
+    return bits == 128 ? multiply_any : NULL;
 }
 
 static Multiply *multiply;
@@ -62,11 +67,8 @@ static _Thread_local int64_t multiply_adds;
 
 __attribute__((constructor)) static void choose(void)
 {
-#if defined(__x86_64__) && __GNUC__ >= 12 && !defined(__clang__)
-    __builtin_cpu_init();
-#endif
-    for (int generation = 4; !multiply; generation--)
-        multiply = multiply_of(generation);
+    for (int bits = 512; !multiply; bits /= 2)
+        multiply = multiply_of(bits);
 }
 
 /* For tests: how many multiplications the calling thread has done in products. */
@@ -95,12 +97,12 @@ void product(char left_form, char right_form, int rows, int columns, int inner, 
               out_stride);
 }
 
-/* For tests and benchmarks: a product by the code for one generation, or the usual one (-1). Returns 0 where this
+/* For tests and benchmarks: a product by the code for vectors of so many bits, or the usual one (0). Returns 0 where this
    processor cannot run it. */
-int revalued_product(int generation, int left_form, int right_form, int rows, int columns, int inner, const float *left,
+int revalued_product(int bits, int left_form, int right_form, int rows, int columns, int inner, const float *left,
                      int left_stride, const float *right, int right_stride, int adds, float *out, int out_stride)
 {
-    Multiply *with = generation < 0 ? multiply : multiply_of(generation);
+    Multiply *with = bits == 0 ? multiply : multiply_of(bits);
     if (with)
         carry_out(with, left_form, right_form, rows, columns, inner, left, left_stride, right, right_stride, adds, out,
                   out_stride);
