@@ -128,7 +128,7 @@ def test_the_table_says_what_is_on_disk(folder: ComparisonFolder) -> None:
         "| levers | 1 min, 1–2 | **7.00** | 2.00 | 1.50 | 10.00 |"
     ), "nobody has seen Tianshou yet"
     assert overview_table({"sepsis": found}, ["decqn"]).splitlines()[-1] == (
-        "| sepsis treatment | 1 min, 1–2 | 7.00 | 1.50 | 10.00 |"
+        "| sepsis treatment | 1 min, 1–2 | **7.00** | 1.50 | 10.00 |"
     )
 
 
@@ -138,7 +138,7 @@ def test_whoever_takes_part_somewhere_has_a_column(folder: ComparisonFolder, tmp
     both = {"levers": read_comparison(folder), "others": read_comparison(other)}
     header, _, first, second = overview_table(both, ["decqn", "sb3-sac"]).splitlines()
     assert header.count("SAC") == 1
-    assert first == "| levers | 1 min, 1–2 | 7.00 | – | 1.50 | 10.00 |"
+    assert first == "| levers | 1 min, 1–2 | **7.00** | – | 1.50 | 10.00 |"
     assert second == "| others | 1 min, 1 | – | 3.00 | – | 10.00 |"
 
 
@@ -147,6 +147,15 @@ def test_who_cannot_be_told_apart_from_the_best_is_in_bold_too(folder: Compariso
         folder.add(RunKey("lean", DEFAULT, seed, 1.0), [row(0, 0.0, value), row(1_200, 60.0, value)])
     last = overview_table({"levers": read_comparison(folder)}, ["lean", "decqn", "sb3-ppo"]).splitlines()[-1]
     assert last == "| levers | 1 min, 1–2 | **5.75** | **7.00** | 2.00 | 1.50 | 10.00 |"
+
+
+def test_where_random_choices_are_as_good_no_learner_alone_is_the_best(tmp_path: Path) -> None:
+    for value, wanted in ((0.5, "| 0.500 | **1.500** | 10.000 |"), (2.0, "| **2.00** | 1.50 | 10.00 |")):
+        found = comparison_folder(tmp_path / f"levers-{value}")
+        found.add(RunKey("decqn", DEFAULT, 0, 1.0), [row(0, 0.0, value), row(1_200, 60.0, value)])
+        found.add(RunKey("random", DEFAULT, 0, 1.0), [row(0, 0.0, 1.5)])
+        last = overview_table({"levers": read_comparison(found)}, ["decqn"]).splitlines()[-1]
+        assert last == f"| levers | 1 min, 1 {wanted}"
 
 
 def test_a_variant_stands_in_the_column_of_what_it_varies(folder: ComparisonFolder) -> None:

@@ -122,8 +122,8 @@ def markdown_table(found: Comparison) -> str:
 def overview_table(comparisons: Mapping[str, Comparison], names: Sequence[str]) -> str:
     """Return a table of several problems, one row each: the return at the end of the budget.
 
-    Whoever takes part in one of them has a column, with the best of its settings and variants. The best is in bold, and
-    with it whoever's 95% interval overlaps with its own.
+    Whoever takes part in one of them has a column, with the best of its settings and variants. The best is in bold, be it
+    the random policy, and with it whoever's 95% interval overlaps with its own.
     """
     present = {_column(entry) for found in comparisons.values() for entry in found.entries}
     names = [name for name in names if name in present]
@@ -133,15 +133,17 @@ def overview_table(comparisons: Mapping[str, Comparison], names: Sequence[str]) 
     for folder, found in comparisons.items():
         own = {name: [entry.at_budget for entry in found.entries if _column(entry) == name] for name in names}
         scores = {name: max(each, key=lambda score: score.mean) for name, each in own.items() if each}
-        digits, bold = _digits([score.mean for score in scores.values()]), _best_of(scores)
+        digits = _digits([score.mean for score in scores.values()])
+        if found.random is not None:
+            scores[RANDOM] = Summary(found.random, None, None, 1)
+        bold, optimum = _best_of(scores), found.provenance["optimum"]
         cells = [
             f"**{scores[name].mean:.{digits}f}**" if name in bold
             else f"{scores[name].mean:.{digits}f}" if name in scores
             else "–"
-            for name in names
+            for name in (*names, RANDOM)
         ]  # fmt: skip
-        for line in (found.random, found.provenance["optimum"]):
-            cells.append("–" if line is None else f"{line:.{digits}f}")
+        cells.append("–" if optimum is None else f"{optimum:.{digits}f}")
         lines.append(f"| {_title(folder)} | {_terms(found)} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
