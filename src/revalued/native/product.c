@@ -22,7 +22,11 @@ typedef struct {
 
 #define JOINED(name, suffix) name##_##suffix
 #define NAMED(name, suffix) JOINED(name, suffix)
+#ifdef __clang__
+#define IN_FULL _Pragma("clang loop unroll(full)")
+#else
 #define IN_FULL _Pragma("GCC unroll 16")
+#endif
 
 #ifdef __x86_64__
 #define GENERATION avx512

@@ -5,7 +5,11 @@
 #include <string.h>
 
 /* As NumPy rounds: products before they are added, and 0 + -0 is 0. */
+#ifdef __clang__
+#pragma clang fp contract(off)
+#else
 #pragma GCC optimize("fp-contract=off", "signed-zeros")
+#endif
 
 /* Of a number that is not negative the low bytes come first, on all machines that PyTorch runs on. */
 static void write_number(void *numbers, int bytes, int64_t index, int64_t value)

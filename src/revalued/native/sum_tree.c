@@ -7,7 +7,11 @@
 #include <string.h>
 
 /* As NumPy rounds: products before they are added, and 0 + -0 is 0. */
+#ifdef __clang__
+#pragma clang fp contract(off)
+#else
 #pragma GCC optimize("fp-contract=off", "signed-zeros")
+#endif
 
 enum { FAN_OUT = 16, DOUBLES_PER_LINE = 8 };
 
