@@ -18,9 +18,7 @@ BITS = (128, 256, 512)  # of a vector: any processor, AVX2, AVX-512
 pytestmark = pytest.mark.skipif(why_missing() is not None, reason="there is no compiler")
 
 
-def product(
-    bits: int, left: Matrix, right: Matrix, out: Matrix, forms: str = "NN", *, adds: bool = False
-) -> None:
+def product(bits: int, left: Matrix, right: Matrix, out: Matrix, forms: str = "NN", *, adds: bool = False) -> None:
     """Carry it out on matrices that may be parts of larger ones, or skip where this processor cannot."""
     rows, columns = out.shape
     inner = left.shape[1 if forms[0] == "N" else 0]

@@ -122,8 +122,8 @@ def markdown_table(found: Comparison) -> str:
 def overview_table(comparisons: Mapping[str, Comparison], names: Sequence[str]) -> str:
     """Return a table of several problems, one row each: the return at the end of the budget.
 
-    Whoever takes part in one of them has a column, with the best of its settings and variants. The best is in bold, be it
-    the random policy, and with it whoever's 95% interval overlaps with its own.
+    Whoever takes part in one of them has a column, with the best of its settings and variants. The best is in bold, be
+    it the random policy, and with it whoever's 95% interval overlaps with its own.
     """
     present = {_column(entry) for found in comparisons.values() for entry in found.entries}
     names = [name for name in names if name in present]
