@@ -14,7 +14,7 @@ from gymnasium import spaces
 
 from revalued import DecQN
 from revalued.envs import TaskSpec, find_task
-from revalued.envs.suites.pettingzoo import Together
+from revalued.envs.suites.pettingzoo import OneAgent
 from revalued.errors import UserError
 from revalued.run.start import resume, start
 from run_helpers import assert_same_run, quick_config, stop_after
@@ -82,7 +82,7 @@ LARGEST = {"ann": 1, "ben": 2, "cat": 3}
 
 @pytest.mark.parametrize("masks", ["info", "observation"])
 def test_agents_act_as_one_and_leave_one_by_one(masks: str) -> None:
-    env = Together(Crew(masks=masks))
+    env = OneAgent(Crew(masks=masks))
     observation, info = env.reset(seed=0)
     assert env.observation_space.contains(observation)
     assert {agent: seen.tolist() for agent, seen in observation.items()} == {
@@ -102,7 +102,7 @@ def test_agents_act_as_one_and_leave_one_by_one(masks: str) -> None:
 
 
 def test_those_cut_short_still_have_choices_in_their_last_observation() -> None:
-    env = Together(Crew((3, 3, 3), by="truncation"))
+    env = OneAgent(Crew((3, 3, 3), by="truncation"))
     env.reset(seed=0)
     told = [env.step(LARGEST) for _ in range(3)]
     assert [step[2:4] for step in told] == [(False, False)] * 2 + [(False, True)]
@@ -111,7 +111,7 @@ def test_those_cut_short_still_have_choices_in_their_last_observation() -> None:
 
 @pytest.mark.parametrize(("reward", "expected"), [("mean", 2.0), ("sum", 6.0), ("ben", 2.0), ("cat", 3.0)])
 def test_whose_reward_counts(reward: str, expected: float) -> None:
-    env = Together(Crew(), reward)
+    env = OneAgent(Crew(), reward)
     env.reset(seed=0)
     assert env.step(LARGEST)[1] == expected
 
@@ -167,9 +167,9 @@ class Painter(Crew):
 
 def test_what_cannot_work_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UserError, match="agent 'ben' has a Box action; every agent needs one Discrete choice"):
-        Together(Painter())
+        OneAgent(Painter())
     with pytest.raises(UserError, match="reward='max' is none of mean, sum, ann, ben, cat"):
-        Together(Crew(), "max")
+        OneAgent(Crew(), "max")
     with pytest.raises(UserError, match="module 'no_such_zoo' cannot be imported: ModuleNotFoundError"):
         find_task(TaskSpec("pettingzoo:no_such_zoo"))
     turns = types.ModuleType("zoo_of_turns")

@@ -29,7 +29,7 @@ def make_pettingzoo_env(task: str, render_mode: str | None) -> gymnasium.Env[Any
             f"{task}: module {found.__name__!r} offers {what}, and all agents must act at once: parallel_env()"
         )
     try:
-        return Together(make() if render_mode is None else make(render_mode=render_mode))
+        return OneAgent(make() if render_mode is None else make(render_mode=render_mode))
     except UserError:
         raise
     except Exception as error:
@@ -37,7 +37,7 @@ def make_pettingzoo_env(task: str, render_mode: str | None) -> gymnasium.Env[Any
         raise UserError(f"{task} cannot be built: {type(error).__name__}: {reason}") from error
 
 
-class Together(gymnasium.Env[dict[str, Any], dict[str, Any]]):
+class OneAgent(gymnasium.Env[dict[str, Any], dict[str, Any]]):
     """All agents of a parallel environment as one.
 
     `reward` is the agents' mean, their sum, or the name of the agent whose reward counts. An agent that has left is
@@ -123,7 +123,7 @@ class Together(gymnasium.Env[dict[str, Any], dict[str, Any]]):
 
 def as_one_agent(env: Any) -> Any:
     """Return a parallel environment as one agent; whatever else it is stays as it is."""
-    return Together(env) if hasattr(env, "possible_agents") and not isinstance(env, gymnasium.Env) else env
+    return OneAgent(env) if hasattr(env, "possible_agents") and not isinstance(env, gymnasium.Env) else env
 
 
 def _zero(space: spaces.Space[Any]) -> Any:
