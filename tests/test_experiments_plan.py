@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from revalued.algorithms.presets import starting_config
 from revalued.config import TrainConfig, to_dict
 from revalued.envs.suites.control_suite import BENCHMARK_TASKS
 from revalued.errors import UserError
@@ -153,7 +154,13 @@ def test_like_is_compared_with_like() -> None:
             learner = run.config.learner
             wanted = {**LEAN, **other.get(run.variant, {})}
             assert {name: getattr(learner, name) for name in wanted} == wanted, run.title
-    assert not any(run.variant == "decqn-wide" for run in plan(trained("main"), SCALES["paper"], 1))
+    assert not {run.variant for run in plan(trained("main"), SCALES["paper"], 1)} & {"decqn-wide", "lean"}
+
+
+def test_lean_in_the_main_experiment_is_the_preset_that_people_train() -> None:
+    run = by_key("main", "laptop")["lean", "walker-walk", 0]
+    preset, found = (flat_fields(config) for config in (starting_config("walker-walk", "lean"), run.config))
+    assert {name for name in preset if preset[name] != found[name]} == {"env_steps", "threads", "device"}
 
 
 def test_seeds_at_laptop_scale() -> None:
@@ -170,7 +177,7 @@ def test_seeds_at_laptop_scale() -> None:
     assert seeds("long-run") == {"dog-walk": 1}
     assert seeds("confirmation") == dict.fromkeys(CONFIRMING, 5)
     assert {count for name in ("bins", "beta", "metaworld") for count in seeds(name).values()} == {2}
-    assert len(plan(trained("main"), SCALES["laptop"], 3)) == 3 * 4 * 16  # those who ask get what they ask for
+    assert len(plan(trained("main"), SCALES["laptop"], 3)) == 3 * 5 * 16  # those who ask get what they ask for
 
 
 def test_ablations_at_laptop_scale_have_a_task_with_many_dimensions() -> None:

@@ -105,7 +105,7 @@ def test_a_page_is_renewed_and_the_rest_of_it_left_alone(tmp_path: Path) -> None
     assert "| dog-walk | 38 | 80 ± 5 | **100** ± 5 | 2 |" in text
     assert "old" not in text
     assert "\n\nOther words.\n" in text
-    assert "| `main` | REValueD, DecQN and BDQ on the control suite | 4 of 152 |" in text
+    assert "| `main` | REValueD, DecQN and BDQ on the control suite | 4 of 190 |" in text
     assert "| `beta` | Sensitivity to β | not run | – |" in text
     blocks.write_into(page, found, tmp_path / "results")
     assert page.read_text() == text

@@ -98,6 +98,9 @@ CLAIMS: tuple[Claim, ...] = (
         "main", "revalued", "decqn-wide", "Does REValueD with ten lean critics beat DecQN with one that costs the same?"
     ),
     Claim("main", "decqn-wide", "decqn", "Is a wide critic better than a lean one?"),
+    Claim("main", "lean", "decqn", "Does lean beat DecQN with one of its critics?"),
+    Claim("main", "lean", "decqn-wide", "Does lean beat DecQN with one critic of its price?"),
+    Claim("main", "lean", "revalued", "Does lean beat REValueD with the same critics?"),
     Claim("confirmation", "lean", "decqn-tuned", "Does lean beat a DecQN of its price that was tuned as hard?"),
     Claim("confirmation", "lean", "decqn-paper", "Does lean beat DecQN with the paper's settings?"),
     Claim("regulariser-reduction", "revalued-mean", "revalued", "Is averaging the regulariser better than its sum?"),

@@ -27,7 +27,7 @@ COLOURS = MappingProxyType(
         "bdq": "#009e73",
         "decqn-wide": "#7b3f8c",
         "decqn-tuned": "#7b3f8c",
-        "lean": "#0072b2",
+        "lean": "#e69f00",
         "decqn-paper": "#d55e00",
         "decqn-ensemble": "#e69f00",
         "decqn-sum": "#cc79a7",

@@ -230,8 +230,9 @@ _QUESTIONS: tuple[tuple[str, str, Callable[[ExperimentResults], list[Answer]]], 
     (
         "One wide critic, or ten lean ones at its price?",
         "main",
-        _pairs(("decqn-wide", "decqn"), ("revalued", "decqn-wide")),
+        _pairs(("lean", "decqn-wide"), ("revalued", "decqn-wide"), ("decqn-wide", "decqn")),
     ),
+    ("Is what we recommend better than what it is made of?", "main", _pairs(("lean", "revalued"), ("lean", "decqn"))),
     (
         "Does what we recommend hold on other tasks?",
         "confirmation",
