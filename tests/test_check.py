@@ -12,6 +12,7 @@ from gymnasium import spaces
 
 from revalued.cli import main
 from revalued.cli.check import _lines, suggested_flags
+from revalued.compare.contestants import CONTESTANTS, DEFAULT
 from revalued.envs import LaneError, TaskSpec, find_task
 from revalued.envs.examine import Findings, examine
 
@@ -187,7 +188,14 @@ def test_where_choices_pay_at_once_we_would_look_one_step_ahead() -> None:
         found = Findings(**{**seen, "paid_at_once": share})
         assert ("--n-step" in suggested_flags(found)) == begins
         assert ("look one step ahead" in dict(_lines(found))["paid at once"]) == begins
-    assert suggested_flags(Findings(**{**seen, "paid_at_once": 0.6}))[2:6] == ["--n-step", "1", "--discount", "0.9"]
+    suggested = suggested_flags(Findings(**{**seen, "paid_at_once": 0.6}))[:6]
+    assert suggested == ["--algo", "lean", "--n-step", "1", "--discount", "0.9"]
+    given = {
+        flag.removeprefix("--").replace("-", "_"): text
+        for flag, text in zip(suggested[::2], suggested[1::2], strict=True)
+    }
+    compared = CONTESTANTS["lean-at-once"].settings[DEFAULT]
+    assert given == {name: str(value) for name, value in compared.items()}, "comparisons show what is suggested"
 
 
 def test_a_first_run_in_a_slow_environment_ends_in_time_and_explores_for_part_of_it() -> None:
