@@ -95,6 +95,15 @@ def test_each_number_is_one_chain_with_one_rounding_per_term(forms: str, bits: i
         assert out[row, column] == chain
 
 
+@pytest.mark.parametrize("forms", ["NN", "NT", "TN"])
+def test_the_width_of_the_vectors_changes_no_bit(forms: str) -> None:
+    left, right = given(forms, 45, 150, 300)
+    narrow, wide = np.zeros((45, 150), np.float32), np.ones((45, 150), np.float32)
+    product(256, left, right, narrow, forms)
+    product(512, left, right, wide, forms)
+    assert np.array_equal(narrow, wide)
+
+
 @pytest.mark.parametrize("bits", BITS)
 def test_how_it_is_cut_changes_no_bit(bits: int) -> None:
     left, right = given("NN", 45, 150, 300)
