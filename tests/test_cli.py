@@ -194,6 +194,17 @@ def test_quiet_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.parametrize(
+    ("task", "words", "is_told"),
+    [("gym:CartPole-v1", [], True), ("gym:CartPole-v1", ["--algo", "dqn"], False), ("toy-levers", [], False)],
+)
+def test_who_brings_a_problem_and_names_no_algorithm_is_told_where_to_start(
+    capsys: pytest.CaptureFixture[str], task: str, words: list[str], is_told: bool
+) -> None:
+    assert main(["train", task, *words, "--env-steps", "5", "--hidden-size", "8", "--out", "run"]) == 0
+    assert (f"revalued check {task} tells" in capsys.readouterr().err) == is_told
+
+
 def test_plain_lines_and_a_closing_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", *TINY, "--out", "[old] run"]) == 0
     captured = capsys.readouterr()

@@ -20,6 +20,9 @@ from revalued.errors import UserError
 from revalued.run.loggers import Logging
 from revalued.validation import validate
 
+_PAPERS_ALGO, _PAPERS_PREFIX = "revalued", "metaworld:"
+"""What is trained unless another preset is named, and how names of the paper's tasks begin, if they have a colon."""
+
 
 @dataclass(frozen=True)
 class TrainArguments:
@@ -61,7 +64,7 @@ class ResumeArguments:
 def train(arguments: list[str]) -> int:
     """Carry out `revalued train`."""
     algo = _given_algo(arguments)
-    start_from = starting_config(tyro.MISSING, algo)
+    start_from = starting_config(tyro.MISSING, algo or _PAPERS_ALGO)
     given = parse(TrainArguments, "train", arguments, TrainArguments(start_from))
     validate(given.config)
     given.logging.check()
@@ -89,6 +92,10 @@ def train(arguments: list[str]) -> int:
 
     def work(progress: Any, should_stop: Callable[[], bool]) -> Any:
         progress.say(f"{title}\nwriting to {path}")
+        if algo is None and ":" in config.task and not config.task.startswith(_PAPERS_PREFIX):
+            progress.say(
+                f"this is the paper's protocol; revalued check {config.task} tells in seconds what to start with"
+            )
         return start(run, path, progress, should_stop, logging=given.logging)[1]
 
     trusted = [module] if (module := module_of(config.task)) else []
@@ -169,11 +176,12 @@ def _print_summary(path: Path, summary: dict[str, Any]) -> None:
     Console(markup=False).print(table)  # a path may hold brackets
 
 
-def _given_algo(arguments: list[str]) -> str:
-    """Find --algo before everything else is parsed: the preset decides other defaults."""
+def _given_algo(arguments: list[str]) -> str | None:
+    """Find --algo, if it is given, before everything else is parsed: the preset decides other defaults."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
-    parser.add_argument("--algo", default="revalued")
+    parser.add_argument("--algo")
     try:
-        return str(parser.parse_known_args(arguments)[0].algo)
+        given: str | None = parser.parse_known_args(arguments)[0].algo
+        return given
     except argparse.ArgumentError:
         raise UserError(f"--algo needs a value: one of {', '.join(PRESETS)}") from None
