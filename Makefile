@@ -45,7 +45,8 @@ bench: $(INSTALLED) ## Measure everything (leave the machine alone meanwhile)
 	$(BIN)/python -m benchmarks.plot
 
 figures: $(INSTALLED) ## Write the report, every picture and every table of results on a page, from the saved results
-	$(BIN)/revalued report results -o results/report.html --into README.md docs/index.md docs/results.md docs/learnt.md
+	$(BIN)/revalued report results -o results/report.html --into README.md docs/index.md docs/results.md docs/learnt.md \
+		$(shell grep -l '<!-- results:' docs/algorithms/*.md)
 	$(BIN)/python -m benchmarks.plot
 	$(BIN)/python -m benchmarks.problems
 	$(BIN)/python -m benchmarks.recipe

@@ -18,7 +18,10 @@ from revalued.report.results import load_results
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"
-PAGES = ("README.md", "docs/index.md", "docs/results.md", "docs/learnt.md")
+_OF_ALGORITHMS = sorted(
+    str(page.relative_to(ROOT)) for page in ROOT.glob("docs/algorithms/*.md") if "<!-- results:" in page.read_text()
+)
+PAGES = ("README.md", "docs/index.md", "docs/results.md", "docs/learnt.md", *_OF_ALGORITHMS)
 MOST_BYTES = 12 * 2**20
 
 
@@ -31,11 +34,17 @@ def ours() -> list[Chapter]:
     return chapters(load_results(RESULTS))
 
 
+def test_every_algorithm_with_runs_shows_them() -> None:
+    assert {Path(page).stem for page in _OF_ALGORITHMS} == {path.stem for path in ROOT.glob("docs/algorithms/*.md")} - {
+        "dqn"
+    }
+
+
 @pytest.mark.parametrize("name", PAGES)
 def test_pages_say_what_the_tables_say(name: str, ours: list[Chapter]) -> None:
     """`make figures` renews them."""
     text = (ROOT / name).read_text()
-    prefix = "results" if name == "README.md" else "../results"
+    prefix = "../" * name.count("/") + "results"
     assert blocks.with_results(text, ours, prefix) == text, f"{name} is out of date: run make figures"
 
 

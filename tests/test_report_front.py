@@ -95,3 +95,17 @@ def test_beside_peers_short_and_long(tmp_path: Path) -> None:
 def test_success_has_a_column_only_where_it_is_known(tmp_path: Path) -> None:
     write_training(tmp_path, "metaworld", {("revalued", "metaworld:reach-v3"): 80.0})
     assert success_table(load_results(tmp_path)["metaworld"]).rows == (("reach-v3", "–"),)
+
+
+def test_an_algorithm_stands_with_all_that_it_has_reached_shared_runs_once(tmp_path: Path) -> None:
+    write_training(tmp_path, "main", {("decqn", "dog-walk"): 80.0, ("bdq", "dog-walk"): 9.0}, env_steps=150_000)
+    write_training(tmp_path, "sum", {("decqn", "dog-walk"): 80.0, ("decqn", "fish-swim"): 50.0}, env_steps=150_000)
+    write_training(tmp_path, "long-run", {("decqn", "dog-walk"): 300.0}, env_steps=1_000_000)
+    results = load_results(tmp_path)
+    table = front.algorithm_table([results[name] for name in ("main", "sum", "long-run")], "decqn")
+    assert table.rows == (
+        ("dog-walk", "38", "150,000", "80 ± 5", "2", "641 after 2,000,000"),
+        ("fish-swim", "5", "150,000", "50 ± 5", "2", "–"),
+        ("dog-walk", "38", "1,000,000", "300 ± 5", "2", "641 after 2,000,000"),
+    )
+    assert not front.algorithm_table(results.values(), "dqn").rows

@@ -1,7 +1,7 @@
 """Pieces of Markdown made from results, and put where a page has a place for them, so that nobody types a figure.
 
 A place is `<!-- results: NAME -->`, whatever an earlier call wrote, and `<!-- end of results -->`; NAME is one of
-`BLOCKS`, or `experiment` and an experiment's name.
+`BLOCKS`, or `experiment` and an experiment's name, or `algorithm` and an algorithm's.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from revalued.report.contents import Chapter
 from revalued.report.results import ExperimentResults
 from revalued.run.files import LARGEST_TABLE_BYTES, read_plain_file, replace_file
 
-_EXPERIMENT = "experiment"
 _PLACE = re.compile(r"(<!-- results: (?P<name>[^\n>]*?) -->\n).*?(<!-- end of results -->)", re.DOTALL)
 
 
@@ -42,11 +41,12 @@ def with_results(text: str, chapters: list[Chapter], place: str, name: str = "th
         raise UserError(f"{name} has no place for results: {reason}")
 
     def renew(match: re.Match[str]) -> str:
-        wanted, _, experiment = match["name"].partition(" ")
-        if wanted == _EXPERIMENT and experiment:
-            return f"{match[1]}{_experiment(chapters, place, experiment)}\n{match[3]}"
+        wanted, _, whose = match["name"].partition(" ")
+        if wanted in _OF_SOMETHING and whose:
+            return f"{match[1]}{_OF_SOMETHING[wanted](chapters, place, whose)}\n{match[3]}"
         if match["name"] not in BLOCKS:
-            raise unknown_name(f"piece of results in {name}", match["name"], [*BLOCKS, f"{_EXPERIMENT} NAME"])
+            known = [*BLOCKS, *(f"{kind} NAME" for kind in _OF_SOMETHING)]
+            raise unknown_name(f"piece of results in {name}", match["name"], known)
         return f"{match[1]}{BLOCKS[match['name']](chapters, place)}\n{match[3]}"
 
     return _PLACE.sub(renew, text)
@@ -147,6 +147,19 @@ def _experiment(chapters: list[Chapter], place: str, name: str) -> str:
     return "\n\n".join(parts)
 
 
+def _algorithm(chapters: list[Chapter], place: str, name: str) -> str:
+    """Return what one algorithm has reached, as its preset says, in any experiment."""
+    taken = [chapter.experiment for chapter in chapters if _is_fit_for_pages(chapter.experiment.name)]
+    table = front.algorithm_table(taken, name)
+    return "\n\n".join([tables.to_markdown(table), table.caption]) if table.rows else "No run of it is finished."
+
+
+def _is_fit_for_pages(name: str) -> bool:
+    """Tell whether an experiment is of the catalogue and about returns; runs that are timed are cut short."""
+    known = EXPERIMENTS.get(name)
+    return isinstance(known, Experiment) and not known.is_timed
+
+
 def _named(chapters: list[Chapter], name: str) -> ExperimentResults | None:
     return next((chapter.experiment for chapter in chapters if chapter.experiment.name == name), None)
 
@@ -170,3 +183,8 @@ BLOCKS: Mapping[str, Callable[[list[Chapter], str], str]] = {
     "pictures": _pictures,
 }
 """Every piece by the name that places use."""
+_OF_SOMETHING: Mapping[str, Callable[[list[Chapter], str, str], str]] = {
+    "experiment": _experiment,
+    "algorithm": _algorithm,
+}
+"""Pieces about one thing, whose name follows."""

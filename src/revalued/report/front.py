@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from revalued.experiments.catalogue import dimensions_of
 from revalued.experiments.naming import task_in_words
@@ -60,6 +60,32 @@ def front_caption(experiment: ExperimentResults) -> str:
         f"Critics here: {critics}. The paper: {PAPER_SEEDS} seeds, 512 wide, ensembles of 10; its interactions are our "
         "reading, – where it prints a picture only."
     )
+
+
+def algorithm_table(experiments: Iterable[ExperimentResults], variant: str) -> TextTable:
+    """Return what an algorithm reached wherever it took part as its preset says; runs that are shared stand once."""
+    rows: dict[tuple[str, float], tuple[str, ...]] = {}
+    critics: dict[str, None] = {}
+    for experiment in experiments:
+        for task in experiment.tasks:
+            summary, env_steps = final_summary(experiment, variant, task), env_steps_of(experiment, task)
+            if summary is None or (task, env_steps) in rows:
+                continue
+            theirs = reference("main", variant, task)
+            rows[task, env_steps] = (
+                task_in_words(task),
+                str(dimensions_of(task) or _NONE),
+                f"{env_steps:,.0f}",
+                f"{summary.mean:.0f}" + ("" if summary.standard_error is None else f" ± {summary.standard_error:.0f}"),
+                str(summary.seeds),
+                f"{theirs.mean:.0f} after {paper_env_steps(task):,}" if theirs else _NONE,
+            )
+            critics[_critics_in_words(experiment, variant)] = None
+    header = ("Task", "N", "Interactions", "Return", "Seeds", "Paper, 512 wide, 10 seeds")
+    caption = f"Mean of the last three test episodes ± standard error over seeds. Critics here: {'; '.join(critics)}."
+    if all(row[-1] == _NONE for row in rows.values()):  # the paper has pictures of it only
+        return TextTable(header[:-1], tuple(row[:-1] for row in rows.values()), caption)
+    return TextTable(header, tuple(rows.values()), caption)
 
 
 def seeds_of(experiment: ExperimentResults, task: str) -> str:
