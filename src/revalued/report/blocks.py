@@ -62,10 +62,13 @@ def _front(chapters: list[Chapter], place: str) -> str:
 
 
 def _minutes(chapters: list[Chapter], place: str) -> str:
-    chapter = next((chapter for chapter in chapters if chapter.experiment.name == "main"), None)
-    if chapter is None or not any(figure.name == "main-minutes" for figure in chapter.figures):
-        return _not_yet("main")
-    return f"![The same curves over minutes]({place}/figures/main-minutes.png)"
+    drawn = {figure.name for chapter in chapters for figure in chapter.figures}
+    parts = [
+        f"![The curves of {title} over minutes]({place}/figures/{name}-minutes.png)"
+        for name, title in (("main", "the main experiment"), ("long-run", "a long run"))
+        if f"{name}-minutes" in drawn
+    ]
+    return "\n\n".join(parts) or _not_yet("main")
 
 
 def _peers(chapters: list[Chapter], place: str) -> str:
