@@ -17,6 +17,7 @@ from revalued.experiments.plan import Experiment, Variant, plan
 from revalued.experiments.runner import carry_out
 from revalued.experiments.whole_plan import recorded_in_all, share_runs, work_order
 from revalued.experiments.workload import Workload
+from revalued.run.provenance import machine
 
 ABLATION = replace(TOY, name="ablation", variants=(Variant("decqn", "DecQN", {"algo": "decqn"}),))
 """Shares all its runs with the other experiment."""
@@ -57,6 +58,18 @@ def test_how_long_recorded_runs_took_is_known(elsewhere: Path) -> None:
     facts = json.loads((elsewhere / "toy" / "provenance.json").read_text())["runs"]
     assert work.is_measured
     assert sorted(work.expected_seconds(path) or 0 for path in work.runs) == sorted(run["wall_s"] for run in facts)
+
+
+def test_times_of_another_processor_tell_nothing_about_this_one(elsewhere: Path) -> None:
+    path = elsewhere / "toy" / "provenance.json"
+    facts = json.loads(path.read_text())
+    assert {run["processor"] for run in facts["runs"]} == {machine()["processor"]}
+    for run in facts["runs"]:
+        run["processor"] = "an abacus"
+    path.write_text(json.dumps(facts))
+    trained, work = reproduce(elsewhere, TOY)
+    assert (trained, work.is_measured) == ([], False)
+    assert {run["processor"] for run in json.loads(path.read_text())["runs"]} == {"an abacus"}
 
 
 def test_only_what_is_new_is_trained(elsewhere: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -49,6 +50,18 @@ def test_main_is_drawn_over_minutes_too(tmp_path: Path) -> None:
     assert figure is not None
     assert figure.name == "main-minutes"
     assert "minutes" in panel_svg(figure.panels[0])
+
+
+def test_minutes_of_two_processors_are_not_mixed(tmp_path: Path) -> None:
+    folder = write_training(tmp_path, "main", {("revalued", "dog-walk"): 80.0, ("decqn", "dog-walk"): 100.0}, seeds=3)
+    facts = json.loads((folder / "provenance.json").read_text())
+    for run in facts["runs"]:
+        run["processor"] = "abacus" if run["seed"] == 0 and run["variant"] == "decqn" else "loom"
+    (folder / "provenance.json").write_text(json.dumps(facts))
+    figure = curves.curves_over_minutes(load_results(tmp_path)["main"])
+    assert figure is not None
+    assert "on one kind of processor (loom)" in figure.caption
+    assert "mean over 2 to 3 seeds" in figure.caption
 
 
 def test_published_curves_agree_with_the_published_table() -> None:

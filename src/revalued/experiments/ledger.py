@@ -86,11 +86,16 @@ class Ledger:
         """Return the planned runs that need not be made, because the tables hold them, and what is known about each."""
         entries = self._entries_before()
         return {
-            path: {"machine": self._before.get("machine"), "wall_seconds": entries[run.key].get("wall_s")}
+            path: {"machine": self._machine_of(entries[run.key]), "wall_seconds": entries[run.key].get("wall_s")}
             for path, run in zip(self.paths, self.planned, strict=True)
             if self._has_rows(entries.get(run.key), run.config.schedule.env_steps)
             and identity(PurePosixPath(entries[run.key].get("folder", ""))) == identity(path)
         }
+
+    def _machine_of(self, entry: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return where a recorded run was made; where it was not noted, all are taken to be of one kind of machine."""
+        processor = entry.get("processor")
+        return (self._before.get("machine") or {}) | ({} if processor is None else {"processor": processor})
 
     def write(self, failed: Collection[Path] = ()) -> None:
         """Write all files anew from what is on disk now; other processes may be at work on the same experiment."""
@@ -203,6 +208,7 @@ class Ledger:
             "env_steps": steps,
             "wall_s": None if summary is None else summary["wall_seconds"],
             "commit": origin_commit(path),
+            "processor": None if summary is None else summary.get("machine", {}).get("processor"),
             "threads": RunFolder(path).config().execution.threads if (path / "config.json").is_file() else None,
             "folder": path.relative_to(self.out).as_posix(),
         }

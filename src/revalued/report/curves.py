@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from revalued.experiments.naming import task_in_words
@@ -25,9 +27,15 @@ def learning_curves(experiment: ExperimentResults) -> Figure | None:
 
 
 def curves_over_minutes(experiment: ExperimentResults) -> Figure | None:
-    """Return the same curves over wall time: what a person waits for."""
-    lead = "The same over minutes, as measured with one thread per run and other runs beside it"
-    return _figure(experiment, "minutes", "minutes", lead)
+    """Return the same curves over wall time, what a person waits for: of the runs on the commonest processor."""
+    counts = Counter(run.processor for run in experiment.runs if run.finished)
+    if not counts:
+        return None
+    processor = counts.most_common(1)[0][0]
+    alike = replace(experiment, runs=tuple(run for run in experiment.runs if run.processor == processor))
+    where = "" if processor is None else f" on one kind of processor ({processor})"
+    lead = f"The same over minutes, as measured{where} with one thread per run and other runs beside it"
+    return _figure(alike, "minutes", "minutes", lead)
 
 
 def beside_peers(experiment: ExperimentResults) -> Figure | None:

@@ -56,6 +56,8 @@ class RunResults:
     finished: bool
     success: Floats = field(default_factory=lambda: np.empty(0))
     """Whether each evaluation reached the goal; NaN where the task does not say."""
+    processor: str | None = None
+    """What it was made on, where that is known."""
 
 
 @dataclass(frozen=True)
@@ -177,7 +179,7 @@ def _experiment(folder: Path) -> ExperimentResults:
 
 
 def _runs(rows: tuple[Row, ...], provenance: Mapping[str, Any]) -> tuple[RunResults, ...]:
-    status = {key_of(run): run["status"] for run in provenance.get("runs", ())}
+    facts = {key_of(run): run for run in provenance.get("runs", ())}
     grouped: defaultdict[Key, list[Row]] = defaultdict(list)
     longest: dict[str, float] = {}
     for row in sorted(rows, key=lambda row: float(row["env_steps"])):
@@ -189,8 +191,9 @@ def _runs(rows: tuple[Row, ...], provenance: Mapping[str, Any]) -> tuple[RunResu
             np.array([row[column] for row in evaluations], np.float64)
             for column in ("env_steps", "return", "wall_s", "success")
         )
-        finished = status[key] == "finished" if key in status else steps[-1] >= _NEARLY_ALL * longest[key[1]]
-        runs.append(RunResults(*key, steps, returns, wall, bool(finished), success))
+        known = facts.get(key, {})
+        finished = known["status"] == "finished" if known else steps[-1] >= _NEARLY_ALL * longest[key[1]]
+        runs.append(RunResults(*key, steps, returns, wall, bool(finished), success, known.get("processor")))
     return tuple(runs)
 
 

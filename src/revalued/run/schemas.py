@@ -152,6 +152,7 @@ class RunFacts(TypedDict):
     wall_s: NotRequired[float | None]
     commit: NotRequired[str | None]
     threads: NotRequired[int | None]
+    processor: NotRequired[str | int | None]
     folder: NotRequired[str]
 
 
