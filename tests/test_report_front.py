@@ -38,7 +38,8 @@ def test_curves_over_minutes_cover_what_all_seeds_cover() -> None:
     assert curve is not None
     # 10, 20, 30 s against 5, 10, 15 s: both are known from 10 to 15 s
     assert curve.xs == pytest.approx([10 / 60, 12.5 / 60, 15 / 60])
-    assert curve.mean == pytest.approx([(0 + 20) / 2, (25 + 25) / 2, (50 + 30) / 2])
+    # means of the last three: 0, 50, 100 and 10, 15, 20
+    assert curve.mean == pytest.approx([(0 + 15) / 2, (12.5 + 17.5) / 2, (25 + 20) / 2])
     unknown = replace(slow, wall_s=np.array([1.0, np.nan, 3.0]))
     assert statistics.curve([unknown, quick], "minutes") is None
     assert statistics.curve([unknown, quick]) is not None

@@ -102,7 +102,7 @@ def test_whether_curves_still_rise() -> None:
     assert lesson.answers == (
         Answer(
             "DecQN: the end lies more than 10% above the middle of the run on 1 of 2 tasks.",
-            "From the middle to the end, still rising: walker-walk 4 → 7; level: fish-swim 8 → 8.",
+            "From the middle to the end, still rising: walker-walk 3 → 7; level: fish-swim 8 → 8.",
         ),
     )
 

@@ -110,16 +110,23 @@ def test_the_interquartile_bootstrap_stays_within_tasks() -> None:
     assert interval == (3, 3)
 
 
+def test_recent_means_by_hand() -> None:
+    assert statistics.recent_means(np.array([3.0, 5.0, 10.0, 0.0, 2.0])).tolist() == [3, 4, 6, 5, 4]
+    run = make_run([3, 5, 10, 0, 2])
+    assert statistics.recent_means(run.returns)[-1] == statistics.final_performance(run)
+
+
 def test_curves_are_interpolated_where_all_seeds_are_known() -> None:
     slow = RunResults("v", "t", 0, np.array([0.0, 100.0]), np.array([0.0, 100.0]), np.zeros(2), True)
     late = RunResults("v", "t", 1, np.array([20.0, 60.0, 80.0]), np.array([100.0, 100.0, 200.0]), np.zeros(3), False)
     curve = statistics.curve([slow, late])
     assert curve is not None
     assert curve.xs.tolist() == [20, 50, 80]  # no more points than evaluations
-    assert curve.mean == pytest.approx([(20 + 100) / 2, (50 + 100) / 2, (80 + 200) / 2])
+    # means of the last three: 0, 50 and 100, 100, 133 1/3
+    assert curve.mean == pytest.approx([(10 + 100) / 2, (25 + 100) / 2, (40 + 400 / 3) / 2])
     assert curve.band is not None
-    assert curve.band[0] == pytest.approx([20, 50, 80])
-    assert curve.band[1] == pytest.approx([100, 100, 200])
+    assert curve.band[0] == pytest.approx([10, 25, 40])
+    assert curve.band[1] == pytest.approx([100, 100, 400 / 3])
     assert not curve.finished
 
 

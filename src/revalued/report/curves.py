@@ -23,7 +23,7 @@ _PEER_MARKERS = {"SimbaV2": "s", "SimBa": "^", "BRO": "D", peers.CURVE_PEER: "o"
 
 def learning_curves(experiment: ExperimentResults) -> Figure | None:
     """Return one panel per task: mean return over seeds against interactions, with 95% bands."""
-    return _figure(experiment, "env_steps", "curves", "Return of greedy test episodes during training")
+    return _figure(experiment, "env_steps", "curves", "Mean of the last three greedy test episodes")
 
 
 def curves_over_minutes(experiment: ExperimentResults) -> Figure | None:

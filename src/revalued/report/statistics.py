@@ -57,6 +57,14 @@ def final_performance(run: RunResults, last: int = FINAL_EVALUATIONS) -> float:
     return float(run.returns[-last:].mean())
 
 
+def recent_means(returns: Floats, last: int = FINAL_EVALUATIONS) -> Floats:
+    """Return at every evaluation the mean of the last ones: what a curve shows, and where it ends, a table says."""
+    sums = np.concatenate([[0.0], np.cumsum(returns)])
+    ends = np.arange(1, len(returns) + 1)
+    begins = np.maximum(ends - last, 0)
+    return np.asarray((sums[ends] - sums[begins]) / (ends - begins))
+
+
 def mean_over_run(run: RunResults) -> float:
     """Return the mean return from the first interaction to the last: the normalised area under the learning curve."""
     if len(run.env_steps) < 2:
@@ -156,14 +164,17 @@ def difference_over_tasks(first: Groups, second: Groups) -> tuple[float, Interva
 
 
 def curve(runs: Sequence[RunResults], over: Axis = "env_steps") -> Curve | None:
-    """Return the mean curve of several seeds, interpolated on what all of them cover; None where times are unknown."""
+    """Return the mean curve of several seeds, interpolated on what all of them cover; None where times are unknown.
+
+    Single test episodes jump, so every point is the mean of the last few.
+    """
     lines = [run.env_steps if over == "env_steps" else run.wall_s / 60 for run in runs]
     if any(np.isnan(xs).any() for xs in lines):
         return None
     start, end = max(xs[0] for xs in lines), min(xs[-1] for xs in lines)
     evaluations = max(len(xs) for xs in lines)  # no more points than there is anything to see
     grid = np.linspace(start, max(start, end), min(CURVE_POINTS, evaluations))
-    values = np.stack([np.interp(grid, xs, run.returns) for xs, run in zip(lines, runs, strict=True)])
+    values = np.stack([np.interp(grid, xs, recent_means(run.returns)) for xs, run in zip(lines, runs, strict=True)])
     band = None
     if len(runs) > 1:
         chosen = stream_rng(SEED).integers(len(runs), size=(CURVE_RESAMPLES, len(runs)))
