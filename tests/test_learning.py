@@ -46,8 +46,9 @@ def test_revalued_finds_the_optimum(tmp_path: Path) -> None:
 @pytest.mark.parametrize("algo", PRESETS)
 def test_every_preset_learns(algo: str, tmp_path: Path) -> None:
     # The support of C51 is made for the control suite: a tenth of its atoms have to tell these returns apart.
-    target = 0.8 * OPTIMAL_RETURN if algo == "decqn-c51" else OPTIMAL_RETURN
-    path, _ = start(lever_game(algo, 8_000), tmp_path / "run")
+    # Seeds 0 to 4 come to 7.7 to 8.7 within 8,000 interactions, to 8.3 to 9.7 within 14,000.
+    target, env_steps = (0.8 * OPTIMAL_RETURN, 14_000) if algo == "decqn-c51" else (OPTIMAL_RETURN, 8_000)
+    path, _ = start(lever_game(algo, env_steps), tmp_path / "run")
     # learning goes on to the last update, so that a single test episode may find a lever mistaken for the moment
     last = [float(row["return"]) for row in rows(path, "eval.csv")][-5:]
     assert median(last) >= target - 1e-9, last
