@@ -66,7 +66,11 @@ def final_returns(name: str) -> dict[tuple[str, str], list[float]]:
 
 @pytest.mark.parametrize(
     ("page", "piece", "name", "decimals"),
-    [("README.md", "front", "main", 0), ("docs/results.md", "experiment first-main", "first-main", 1)],
+    [
+        ("README.md", "front", "main", 0),
+        ("README.md", "experiment long-run", "long-run", 1),
+        ("docs/results.md", "experiment first-main", "first-main", 1),
+    ],
 )
 def test_tables_hold_the_means_of_the_csv_files(page: str, piece: str, name: str, decimals: int) -> None:
     text = (ROOT / page).read_text()
