@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from report_data import make_run, write_training
-from revalued.report import curves, front, peers, statistics
+from report_data import write_training
+from revalued.report import curves, front, peers
 from revalued.report.drawing import panel_svg
 from revalued.report.results import load_results
 from revalued.report.tables import success_table
@@ -31,20 +30,6 @@ def test_the_front_table_by_hand(tmp_path: Path) -> None:
     assert "Critics here: REValueD not recorded" in table.caption
 
 
-def test_curves_over_minutes_cover_what_all_seeds_cover() -> None:
-    slow, quick = make_run([0, 100, 200]), make_run([10, 20, 30], seed=1)
-    quick = replace(quick, wall_s=quick.wall_s / 2)  # half the time for the same evaluations
-    curve = statistics.curve([slow, quick], "minutes")
-    assert curve is not None
-    # 10, 20, 30 s against 5, 10, 15 s: both are known from 10 to 15 s
-    assert curve.xs == pytest.approx([10 / 60, 12.5 / 60, 15 / 60])
-    # means of the last three: 0, 50, 100 and 10, 15, 20
-    assert curve.mean == pytest.approx([(0 + 15) / 2, (12.5 + 17.5) / 2, (25 + 20) / 2])
-    unknown = replace(slow, wall_s=np.array([1.0, np.nan, 3.0]))
-    assert statistics.curve([unknown, quick], "minutes") is None
-    assert statistics.curve([unknown, quick]) is not None
-
-
 def test_main_is_drawn_over_minutes_too(tmp_path: Path) -> None:
     write_training(tmp_path, "main", {("revalued", "dog-walk"): 80.0, ("decqn", "dog-walk"): 100.0})
     figure = curves.curves_over_minutes(load_results(tmp_path)["main"])
@@ -54,15 +39,23 @@ def test_main_is_drawn_over_minutes_too(tmp_path: Path) -> None:
 
 
 def test_minutes_of_two_processors_are_not_mixed(tmp_path: Path) -> None:
-    folder = write_training(tmp_path, "main", {("revalued", "dog-walk"): 80.0, ("decqn", "dog-walk"): 100.0}, seeds=3)
+    levels = {("revalued", "dog-walk"): 80.0, ("decqn", "dog-walk"): 100.0, ("bdq", "dog-walk"): 90.0}
+    folder = write_training(tmp_path, "main", levels, seeds=3)
     facts = json.loads((folder / "provenance.json").read_text())
     for run in facts["runs"]:
-        run["processor"] = "abacus" if run["seed"] == 0 and run["variant"] == "decqn" else "loom"
+        elsewhere = run["variant"] == "bdq" or (run["seed"] == 0 and run["variant"] == "decqn")
+        run["processor"] = "abacus" if elsewhere else "loom"
     (folder / "provenance.json").write_text(json.dumps(facts))
-    figure = curves.curves_over_minutes(load_results(tmp_path)["main"])
+    main = load_results(tmp_path)["main"]
+    figure = curves.curves_over_minutes(main)
     assert figure is not None
     assert "on one kind of processor (loom)" in figure.caption
-    assert "mean over 2 to 3 seeds" in figure.caption
+    assert "mean over 3 seeds" in figure.caption  # returns are the same anywhere
+    assert "DecQN ends at" in figure.panels[0].description
+    assert "BDQ" not in figure.panels[0].description  # nobody has timed it there
+    everywhere = curves.learning_curves(main)
+    assert everywhere is not None
+    assert "BDQ ends at" in everywhere.panels[0].description
 
 
 def test_published_curves_agree_with_the_published_table() -> None:

@@ -47,7 +47,6 @@ def test_a_single_seed_has_no_interval() -> None:
     summary = statistics.summarise([5.0])
     assert (summary.mean, summary.standard_error, summary.interval, summary.seeds) == (5, None, None, 1)
     curve = statistics.curve([make_run([1, 2, 3])])
-    assert curve is not None
     assert curve.band is None
     single = statistics.interquartile_summary([[1.0], [2.0, 3.0]])
     assert single.interval is None
@@ -120,7 +119,6 @@ def test_curves_are_interpolated_where_all_seeds_are_known() -> None:
     slow = RunResults("v", "t", 0, np.array([0.0, 100.0]), np.array([0.0, 100.0]), np.zeros(2), True)
     late = RunResults("v", "t", 1, np.array([20.0, 60.0, 80.0]), np.array([100.0, 100.0, 200.0]), np.zeros(3), False)
     curve = statistics.curve([slow, late])
-    assert curve is not None
     assert curve.xs.tolist() == [20, 50, 80]  # no more points than evaluations
     # means of the last three: 0, 50 and 100, 100, 133 1/3
     assert curve.mean == pytest.approx([(10 + 100) / 2, (25 + 100) / 2, (40 + 400 / 3) / 2])
@@ -145,6 +143,18 @@ def test_wall_time_is_projected_from_the_rate_after_the_first_evaluation() -> No
     assert statistics.projected_minutes(make_run([1])) is None
     unknown = RunResults("v", "t", 0, np.array([1e4, 5e5]), np.zeros(2), np.array([np.nan, 700.0]), True)
     assert statistics.projected_minutes(unknown) is None
+
+
+def test_a_halt_does_not_move_the_pace() -> None:
+    steps = np.array([10.0, 20.0, 30.0, 40.0])
+    halted = RunResults("v", "t", 0, steps, np.zeros(4), np.array([5.0, 10.0, 100.0, 105.0]), True)
+    pace = statistics.pace([halted])
+    assert pace == statistics.Pace(5.0, 10.0, 0.5)
+    assert pace.minutes(np.array([10.0, 130.0])) == pytest.approx([5 / 60, 65 / 60])
+    slower = RunResults("v", "t", 1, steps, np.zeros(4), np.array([7.0, 17.0, 27.0, 37.0]), True)
+    untimed = RunResults("v", "t", 2, steps, np.zeros(4), np.full(4, np.nan), True)
+    assert statistics.pace([halted, slower, untimed]) == statistics.Pace(6.0, 10.0, 0.75)
+    assert statistics.pace([untimed, make_run([1])]) is None
 
 
 def test_how_often_equal_algorithms_lie_apart_by_chance() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -12,30 +12,32 @@ from revalued.report import peers, statistics
 from revalued.report.drawing import GREY, INK, Figure, Panel, colours_of, from_zero, legend_of
 from revalued.report.published import reference
 from revalued.report.results import ExperimentResults
-from revalued.report.statistics import Axis, Curve
+from revalued.report.statistics import Curve
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_LABELS: Mapping[Axis, str] = {"env_steps": "interactions, thousands", "minutes": "minutes"}
+_INTERACTIONS = "interactions, thousands"
 _PEER_MARKERS = {"SimbaV2": "s", "SimBa": "^", "BRO": "D", peers.CURVE_PEER: "o"}
 
 
 def learning_curves(experiment: ExperimentResults) -> Figure | None:
     """Return one panel per task: mean return over seeds against interactions, with 95% bands."""
-    return _figure(experiment, "env_steps", "curves", "Mean of the last three greedy test episodes")
+    curves = {task: _curves(experiment, task) for task in _tasks_with_runs(experiment)}
+    lead = "Mean of the last three greedy test episodes"
+    return _figure(experiment, curves, _INTERACTIONS, "curves", lead)
 
 
 def curves_over_minutes(experiment: ExperimentResults) -> Figure | None:
-    """Return the same curves over wall time, what a person waits for: of the runs on the commonest processor."""
+    """Return the same curves over wall time, by the pace of runs on the commonest processor."""
     counts = Counter(run.processor for run in experiment.runs if run.finished)
     if not counts:
         return None
     processor = counts.most_common(1)[0][0]
-    alike = replace(experiment, runs=tuple(run for run in experiment.runs if run.processor == processor))
+    curves = {task: _over_minutes(experiment, task, processor) for task in _tasks_with_runs(experiment)}
     where = "" if processor is None else f" on one kind of processor ({processor})"
-    lead = f"The same over minutes, as measured{where} with one thread per run and other runs beside it"
-    return _figure(alike, "minutes", "minutes", lead)
+    lead = f"The same over minutes, by the median pace measured{where} with one thread per run and other runs beside it"
+    return _figure(experiment, curves, "minutes", "minutes", lead)
 
 
 def beside_peers(experiment: ExperimentResults) -> Figure | None:
@@ -48,14 +50,14 @@ def beside_peers(experiment: ExperimentResults) -> Figure | None:
     colours = colours_of(experiment.variants_with_runs)
 
     def panel(task: str) -> Panel:
-        drawn = _curves(experiment, task, "env_steps")
+        drawn = _curves(experiment, task)
         means = peers.peer_curve(task)
         theirs = dict(peers.AT_A_MILLION[task]) if is_long else {}
         paper = reference("main", "revalued", task) if is_long else None
         budget = max(float(curve.xs[-1]) for curve in drawn.values())
 
         def draw(axes: Axes) -> None:
-            _draw_curves(axes, drawn, colours, "env_steps")
+            _draw_curves(axes, _in_thousands(drawn), colours)
             if means is not None:
                 shown = max(budget * 1.02, peers.CURVE_ENV_STEPS[1]) >= peers.CURVE_ENV_STEPS
                 steps = peers.CURVE_ENV_STEPS[shown] / 1000
@@ -67,7 +69,7 @@ def beside_peers(experiment: ExperimentResults) -> Figure | None:
             if paper is not None:
                 axes.axhline(paper.mean, color=INK, linewidth=0.8, linestyle=":")
                 axes.annotate("paper, REValueD at the end", (0, paper.mean), fontsize=7, va="bottom")
-            _finish(axes, task, "env_steps")
+            _finish(axes, task, _INTERACTIONS)
 
         known = [f"{name} {value:.0f} after 1,000,000" for name, value in theirs.items()]
         at = peers.peer_at(task, budget)
@@ -98,51 +100,67 @@ def _write_beside(axes: Axes, theirs: Mapping[str, float]) -> None:
     axes.margins(x=0.2)
 
 
-def _figure(experiment: ExperimentResults, over: Axis, suffix: str, lead: str) -> Figure | None:
-    variants = experiment.variants_with_runs
-    tasks = _tasks_with_runs(experiment)
-    colours = colours_of(variants)
-    drawn = {task: _curves(experiment, task, over) for task in tasks}
-    if not any(drawn.values()):
+def _figure(
+    experiment: ExperimentResults, curves: Mapping[str, Mapping[str, Curve]], over: str, suffix: str, lead: str
+) -> Figure | None:
+    """Return a panel for every task that has curves, by variant."""
+    tasks = [task for task in curves if curves[task]]
+    if not tasks:
         return None
+    colours = colours_of(experiment.variants_with_runs)
 
     def panel(task: str) -> Panel:
+        drawn = curves[task]
+
         def draw(axes: Axes) -> None:
-            _draw_curves(axes, drawn[task], colours, over)
+            _draw_curves(axes, _in_thousands(drawn) if over == _INTERACTIONS else drawn, colours)
             _finish(axes, task, over)
 
-        return Panel(f"Learning curves on {task_in_words(task)}: {_ends(experiment, drawn[task])}.", draw)
+        return Panel(f"Learning curves on {task_in_words(task)}: {_ends(experiment, drawn)}.", draw)
 
-    caption = f"{lead}: {_seeds(experiment, variants, tasks)}"
-    panels = tuple(panel(task) for task in tasks if drawn[task])
-    return Figure(f"{experiment.name}-{suffix}", caption, panels, legend_of(experiment.label, colours))
+    caption = f"{lead}: {_seeds(experiment, curves)}"
+    return Figure(
+        f"{experiment.name}-{suffix}", caption, tuple(map(panel, tasks)), legend_of(experiment.label, colours)
+    )
 
 
 def _tasks_with_runs(experiment: ExperimentResults) -> list[str]:
     return [task for task in experiment.tasks if any(run.task == task for run in experiment.runs)]
 
 
-def _curves(experiment: ExperimentResults, task: str, over: Axis) -> dict[str, Curve]:
-    found = {
-        variant: statistics.curve(runs, over)
+def _curves(experiment: ExperimentResults, task: str) -> dict[str, Curve]:
+    return {
+        variant: statistics.curve(runs)
         for variant in experiment.variants_with_runs
         if (runs := experiment.shown(variant, task))
     }
-    return {variant: curve for variant, curve in found.items() if curve is not None}
 
 
-def _draw_curves(axes: Axes, curves: Mapping[str, Curve], colours: Mapping[str, str], over: Axis) -> None:
+def _over_minutes(experiment: ExperimentResults, task: str, processor: str | None) -> dict[str, Curve]:
+    """Return the curves of which the pace is known; a curve's seeds may come from anywhere."""
+    found = {}
+    for variant, curve in _curves(experiment, task).items():
+        pace = statistics.pace([run for run in experiment.shown(variant, task) if run.processor == processor])
+        if pace is not None:
+            found[variant] = replace(curve, xs=pace.minutes(curve.xs))
+    return found
+
+
+def _in_thousands(curves: Mapping[str, Curve]) -> dict[str, Curve]:
+    return {variant: replace(curve, xs=curve.xs / 1000) for variant, curve in curves.items()}
+
+
+def _draw_curves(axes: Axes, curves: Mapping[str, Curve], colours: Mapping[str, str]) -> None:
     for variant, curve in curves.items():
-        xs = curve.xs / 1000 if over == "env_steps" else curve.xs
         style = "-" if curve.finished else ":"
-        marker = "o" if len(xs) == 1 else None
-        axes.plot(xs, curve.mean, style, color=colours[variant], marker=marker)
+        marker = "o" if len(curve.xs) == 1 else None
+        axes.plot(curve.xs, curve.mean, style, color=colours[variant], marker=marker)
         if curve.band is not None:
-            axes.fill_between(xs, *curve.band, color=colours[variant], alpha=0.18, linewidth=0)
+            axes.fill_between(curve.xs, *curve.band, color=colours[variant], alpha=0.18, linewidth=0)
 
 
-def _finish(axes: Axes, task: str, over: Axis) -> None:
-    axes.set(title=task_in_words(task), xlabel=_LABELS[over], ylabel="return")
+def _finish(axes: Axes, task: str, over: str) -> None:
+    axes.set(title=task_in_words(task), xlabel=over, ylabel="return")
     from_zero(axes)
 
 
@@ -150,9 +168,9 @@ def _ends(experiment: ExperimentResults, curves: Mapping[str, Curve]) -> str:
     return ", ".join(f"{experiment.label(variant)} ends at {curve.mean[-1]:.0f}" for variant, curve in curves.items())
 
 
-def _seeds(experiment: ExperimentResults, variants: Sequence[str], tasks: Sequence[str]) -> str:
+def _seeds(experiment: ExperimentResults, curves: Mapping[str, Mapping[str, Curve]]) -> str:
     """Return over how many seeds the curves are means, and which have not come to their end."""
-    groups = [runs for task in tasks for variant in variants if (runs := experiment.shown(variant, task))]
+    groups = [experiment.shown(variant, task) for task, drawn in curves.items() for variant in drawn]
     fewest, most = min(map(len, groups)), max(map(len, groups))
     if most == 1:
         text = "a single seed each, so no interval can be given."

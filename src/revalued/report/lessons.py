@@ -162,8 +162,7 @@ def _how_long(experiment: ExperimentResults) -> list[Answer]:
         level: list[str] = []
         for task in experiment.tasks:
             runs = experiment.of(variant, task)
-            curve = statistics.curve(runs) if runs else None
-            if curve is None or len(curve.xs) < 4:
+            if not runs or len((curve := statistics.curve(runs)).xs) < 4:
                 continue
             middle = float(np.interp(curve.xs[-1] / 2, curve.xs, curve.mean))
             end = float(np.mean([final_performance(run) for run in runs]))

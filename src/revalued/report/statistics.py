@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
@@ -38,13 +37,22 @@ class Summary:
     seeds: int
 
 
-Axis = Literal["env_steps", "minutes"]
-"""What a learning curve is drawn over: interactions, or the time that a person waits."""
+@dataclass(frozen=True)
+class Pace:
+    """How long training takes: until the first test episode, and for every interaction after it."""
+
+    first_s: float
+    first_env_steps: float
+    seconds_per_env_step: float
+
+    def minutes(self, env_steps: Floats) -> Floats:
+        """Return when a run with this pace has made so many interactions."""
+        return (self.first_s + (env_steps - self.first_env_steps) * self.seconds_per_env_step) / 60
 
 
 @dataclass(frozen=True)
 class Curve:
-    """A mean learning curve over interactions or minutes, with a bootstrap band where there are several seeds."""
+    """A mean learning curve, over interactions unless said otherwise; with a bootstrap band over several seeds."""
 
     xs: Floats
     mean: Floats
@@ -163,14 +171,12 @@ def difference_over_tasks(first: Groups, second: Groups) -> tuple[float, Interva
     return float(np.mean(found)), bootstrap([found], lambda drawn: _mean(drawn[0]))
 
 
-def curve(runs: Sequence[RunResults], over: Axis = "env_steps") -> Curve | None:
-    """Return the mean curve of several seeds, interpolated on what all of them cover; None where times are unknown.
+def curve(runs: Sequence[RunResults]) -> Curve:
+    """Return the mean curve of several seeds, interpolated on what all of them cover.
 
     Single test episodes jump, so every point is the mean of the last few.
     """
-    lines = [run.env_steps if over == "env_steps" else run.wall_s / 60 for run in runs]
-    if any(np.isnan(xs).any() for xs in lines):
-        return None
+    lines = [run.env_steps for run in runs]
     start, end = max(xs[0] for xs in lines), min(xs[-1] for xs in lines)
     evaluations = max(len(xs) for xs in lines)  # no more points than there is anything to see
     grid = np.linspace(start, max(start, end), min(CURVE_POINTS, evaluations))
@@ -183,19 +189,31 @@ def curve(runs: Sequence[RunResults], over: Axis = "env_steps") -> Curve | None:
     return Curve(grid, values.mean(axis=0), band, all(run.finished for run in runs))
 
 
+def pace(runs: Sequence[RunResults]) -> Pace | None:
+    """Return the median pace of several runs; None where their times are unknown.
+
+    A run's own pace is the median between two test episodes: that it was halted, or had to share its core for a while,
+    does not move it.
+    """
+    found = []
+    for run in runs:
+        known = ~np.isnan(run.wall_s)
+        steps, wall = run.env_steps[known], run.wall_s[known]
+        if len(steps) > 1:
+            found.append((wall[0], steps[0], np.median(np.diff(wall) / np.diff(steps))))
+    return Pace(*(float(value) for value in np.median(found, axis=0))) if found else None
+
+
 def projected_minutes(run: RunResults, target_env_steps: int = PAPER_TIMED_ENV_STEPS) -> tuple[float, bool] | None:
     """Return the minutes a run takes to the target, and whether that is a projection from a shorter run.
 
-    The rate is measured after the first evaluation, so that start-up and the interactions before the first update
-    do not count as training. None where the times do not say.
+    The pace is that after the first evaluation, so that start-up and the interactions before the first update do not
+    count as training. None where the times do not say.
     """
-    known = ~np.isnan(run.wall_s)
-    steps, wall = run.env_steps[known], run.wall_s[known]
-    if len(steps) < 2 or wall[-1] <= wall[0]:
+    found = pace([run])
+    if found is None or found.seconds_per_env_step <= 0:
         return None
-    rate = (steps[-1] - steps[0]) / (wall[-1] - wall[0])
-    seconds = wall[0] + (target_env_steps - steps[0]) / rate
-    return float(seconds / 60), bool(steps[-1] < 0.99 * target_env_steps)
+    return float(found.minutes(np.array(target_env_steps))), bool(run.env_steps[-1] < 0.99 * target_env_steps)
 
 
 def separation_by_chance(seeds: int) -> float:
