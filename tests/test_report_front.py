@@ -24,8 +24,8 @@ def test_the_front_table_by_hand(tmp_path: Path) -> None:
     )  # fmt: skip
     # seeds lie 10 apart: a standard error of 5
     assert table.rows == (
-        ("dog-walk", "38", "80 ± 5", "**100** ± 5", "2", "862", "641", "150k / 2,000k"),
         ("fish-swim", "5", "45", "–", "0 to 1", "–", "–", "150k / 500k"),
+        ("dog-walk", "38", "80 ± 5", "**100** ± 5", "2", "862", "641", "150k / 2,000k"),
     )
     assert "Critics here: REValueD not recorded" in table.caption
 

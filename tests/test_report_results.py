@@ -42,6 +42,15 @@ def test_planned_but_missing_tasks_and_variants_are_known(tmp_path: Path) -> Non
     assert results.load_results(tmp_path)["main"].variants == ["revalued", "decqn"]
 
 
+def test_tasks_come_in_the_paper_s_order_whatever_was_run_first(tmp_path: Path) -> None:
+    tasks = ("metaworld:reach-v3", "dog-walk", "cheetah-run@100", "cheetah-run", "reacher-hard")
+    write_training(tmp_path, "main", {("decqn", task): 1.0 for task in tasks})
+    found = results.load_results(tmp_path)["main"].tasks
+    assert found[0] == "reacher-hard"
+    assert found[-2:] == ["dog-walk", "metaworld:reach-v3"]
+    assert set(found[1:3]) == {"cheetah-run", "cheetah-run@100"}
+
+
 def test_without_provenance_a_run_counts_if_it_is_as_long_as_the_others_on_its_task(tmp_path: Path) -> None:
     rows = [
         row(),

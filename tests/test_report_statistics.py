@@ -149,11 +149,11 @@ def test_a_halt_does_not_move_the_pace() -> None:
     steps = np.array([10.0, 20.0, 30.0, 40.0])
     halted = RunResults("v", "t", 0, steps, np.zeros(4), np.array([5.0, 10.0, 100.0, 105.0]), True)
     pace = statistics.pace([halted])
-    assert pace == statistics.Pace(5.0, 10.0, 0.5)
+    assert pace == statistics.Timing(5.0, 10.0, 0.5)
     assert pace.minutes(np.array([10.0, 130.0])) == pytest.approx([5 / 60, 65 / 60])
     slower = RunResults("v", "t", 1, steps, np.zeros(4), np.array([7.0, 17.0, 27.0, 37.0]), True)
     untimed = RunResults("v", "t", 2, steps, np.zeros(4), np.full(4, np.nan), True)
-    assert statistics.pace([halted, slower, untimed]) == statistics.Pace(6.0, 10.0, 0.75)
+    assert statistics.pace([halted, slower, untimed]) == statistics.Timing(6.0, 10.0, 0.75)
     assert statistics.pace([untimed, make_run([1])]) is None
 
 

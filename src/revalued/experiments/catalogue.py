@@ -300,7 +300,17 @@ EXPERIMENTS: dict[str, Experiment | ComputedExperiment] = {
 
 def dimensions_of(task: str) -> int | None:
     """Return how many action dimensions a task of the control suite has, None for others."""
-    return DIMENSIONS.get(task.partition("@")[0].partition("+")[0].split("-")[0])
+    return DIMENSIONS.get(_without_setting(task).split("-")[0])
+
+
+def place_of(task: str) -> int:
+    """Return where the paper's table of environments has a task; all others come after it."""
+    name = _without_setting(task)
+    return CONTROL_SUITE.index(name) if name in CONTROL_SUITE else len(CONTROL_SUITE)
+
+
+def _without_setting(task: str) -> str:
+    return task.partition("@")[0].partition("+")[0]
 
 
 def find_experiment(name: str) -> Experiment | ComputedExperiment:

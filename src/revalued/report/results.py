@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from revalued.errors import UserError
+from revalued.experiments.catalogue import place_of
 from revalued.experiments.naming import variant_label
 from revalued.experiments.result_files import (
     CVAR,
@@ -72,8 +73,8 @@ class ExperimentResults:
 
     @property
     def tasks(self) -> list[str]:
-        """Return the tasks, those that were planned first, whether they were run or not."""
-        return self._planned_first("task")
+        """Return the tasks, whether they were run or not: as the paper lists them, then others, those planned first."""
+        return sorted(self._planned_first("task"), key=place_of)
 
     @property
     def variants(self) -> list[str]:

@@ -38,7 +38,7 @@ class Summary:
 
 
 @dataclass(frozen=True)
-class Pace:
+class Timing:
     """How long training takes: until the first test episode, and for every interaction after it."""
 
     first_s: float
@@ -189,7 +189,7 @@ def curve(runs: Sequence[RunResults]) -> Curve:
     return Curve(grid, values.mean(axis=0), band, all(run.finished for run in runs))
 
 
-def pace(runs: Sequence[RunResults]) -> Pace | None:
+def pace(runs: Sequence[RunResults]) -> Timing | None:
     """Return the median pace of several runs; None where their times are unknown.
 
     A run's own pace is the median between two test episodes: that it was halted, or had to share its core for a while,
@@ -201,7 +201,7 @@ def pace(runs: Sequence[RunResults]) -> Pace | None:
         steps, wall = run.env_steps[known], run.wall_s[known]
         if len(steps) > 1:
             found.append((wall[0], steps[0], np.median(np.diff(wall) / np.diff(steps))))
-    return Pace(*(float(value) for value in np.median(found, axis=0))) if found else None
+    return Timing(*(float(value) for value in np.median(found, axis=0))) if found else None
 
 
 def projected_minutes(run: RunResults, target_env_steps: int = PAPER_TIMED_ENV_STEPS) -> tuple[float, bool] | None:
