@@ -46,8 +46,8 @@ def test_ahead_behind_and_not_told_apart_by_hand() -> None:
         head + "ahead on 1, behind on 1, not told apart on 2. Together: difference of interquartile means "
     )
     assert answer.detail == (
-        "Ahead: walker-walk 500 and 101; behind: fish-swim 10 and 301; not told apart: dog-run 9 and 8, "
-        "dog-walk 60 and 65."
+        "Ahead: walker-walk 500 and 101; behind: fish-swim 10 and 301; not told apart: dog-walk 60 and 65, "
+        "dog-run 9 and 8."
     )
 
 

@@ -82,7 +82,7 @@ def test_a_section_has_figure_table_and_verdicts(page: str) -> None:
     assert "dog-walk REValueD 600.0 ± 5.0 595.0 to 605.0 2 862.3 ± 12.0 -262.3" in text
     assert "walker-walk BDQ 585.0 (1 seed) – 1 – –" in text
     assert "dog-walk 600.0 against 500.0; difference +100.0 [+90.0, +110.0]; 2 and 2 seeds holds" in text
-    assert "; finished seeds: 2 and 1; 2 of each are needed not enough data" in text
+    assert "; finished seeds: 2 and 1; 2 of each are needed perhaps" in text
 
 
 def test_method_and_provenance_close_the_page(page: str) -> None:

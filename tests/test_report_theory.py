@@ -110,6 +110,9 @@ def test_one_word_for_several_verdicts() -> None:
 
     assert word("holds", "holds", "not enough data") == "holds"
     assert word("not enough data") == "not enough data"
+    assert word("perhaps", "not enough data") == "perhaps"
+    assert word("perhaps", "perhaps not") == "mixed"
+    assert word("does not hold", "perhaps") == "does not hold"  # single seeds change no verdict
     assert word("holds", "undecided") == "holds in part"
     assert word("does not hold", "undecided", "not enough data") == "fails in part"
     assert word("holds", "does not hold", "undecided") == "mixed"

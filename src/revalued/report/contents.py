@@ -88,7 +88,7 @@ def introduction(all_chapters: Sequence[Chapter]) -> Html:
         [
             ("claims that hold", counts["holds"]),
             ("that do not hold", counts["does not hold"]),
-            ("undecided or mixed", sum(count for decision, count in counts.items() if decision not in _TONES)),
+            ("undecided, mixed, one seed", sum(counts[decision] for decision in counts if decision not in _TONES)),
             ("without enough data", counts["not enough data"]),
             *runs,
         ]
@@ -229,7 +229,7 @@ def _method_section(all_chapters: Sequence[Chapter]) -> Section:
         "files give the same numbers.",
         "A claim that one variant beats another holds where the interval of the difference of means lies above 0, does "
         f"not hold where it lies below 0, and is undecided where it includes 0. It needs at least {MIN_SEEDS} finished "
-        "seeds on either side.",
+        "seeds on either side: a single one says perhaps, or perhaps not.",
         *([chance] if fewest < 5 else []),
         "All tasks together: the difference of interquartile means over tasks and seeds, seeds being resampled within "
         f"each task. Where some tasks have a single seed, but at least {MIN_TASKS} tasks have any: the mean over tasks "

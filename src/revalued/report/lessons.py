@@ -13,8 +13,6 @@ from revalued.report import statistics
 from revalued.report.results import ExperimentResults
 from revalued.report.statistics import final_performance, final_success
 from revalued.report.verdicts import (
-    MIN_SEEDS,
-    NOTHING_LEARNT,
     Decision,
     decide_returns,
     minutes_of,
@@ -24,7 +22,13 @@ from revalued.report.verdicts import (
 
 _RISING = 1.1
 """A curve still rises where its end lies so far above its middle."""
-_OUTCOMES: Mapping[Decision, str] = {"holds": "ahead", "does not hold": "behind", "undecided": "not told apart"}
+_OUTCOMES: Mapping[Decision, str] = {
+    "holds": "ahead",
+    "does not hold": "behind",
+    "undecided": "not told apart",
+    "perhaps": "higher with one seed",
+    "perhaps not": "lower with one seed",
+}
 
 
 @dataclass(frozen=True)
@@ -60,11 +64,10 @@ def compared(experiment: ExperimentResults, first: str, second: str) -> Answer |
     common = {task: pair for task, pair in finals.items() if all(pair)}
     if not common:
         return None
-    outcome: dict[str, list[str]] = {
-        word: [] for word in (*_OUTCOMES.values(), "higher with one seed", "lower with one seed")
-    }
+    outcome: dict[str, list[str]] = {word: [] for word in _OUTCOMES.values()}
     for task, (ours, theirs) in common.items():
-        outcome[_outcome(ours, theirs)].append(f"{task_in_words(task)} {np.mean(ours):.0f} and {np.mean(theirs):.0f}")
+        means = f"{task_in_words(task)} {np.mean(ours):.0f} and {np.mean(theirs):.0f}"
+        outcome[_OUTCOMES[decide_returns(ours, theirs)]].append(means)
     names = f"{experiment.label(first)} against {experiment.label(second)}"
     seeds = _counted(sorted({len(values) for pair in common.values() for values in pair}), "seed")
     parts = [f"{kind} on {len(where)}" for kind, where in outcome.items() if where]
@@ -72,15 +75,6 @@ def compared(experiment: ExperimentResults, first: str, second: str) -> Answer |
     detail = "; ".join(f"{kind}: {', '.join(where)}" for kind, where in outcome.items() if where)
     together = _together(experiment, first, second, list(common))
     return Answer(f"{text} {together}".rstrip(), f"{detail[0].upper()}{detail[1:]}.")
-
-
-def _outcome(ours: Sequence[float], theirs: Sequence[float]) -> str:
-    """Return how one compares with another on a task, in words; single seeds show a difference, but decide nothing."""
-    if min(len(ours), len(theirs)) >= MIN_SEEDS:
-        return _OUTCOMES[decide_returns(ours, theirs)]
-    if max(np.median(ours), np.median(theirs)) < NOTHING_LEARNT:
-        return _OUTCOMES["undecided"]
-    return f"{'higher' if np.mean(ours) > np.mean(theirs) else 'lower'} with one seed"
 
 
 def _finals(experiment: ExperimentResults, first: str, second: str, task: str) -> tuple[list[float], list[float]]:

@@ -12,12 +12,12 @@ from revalued.report.published import Published, reference
 from revalued.report.results import ExperimentResults
 from revalued.report.statistics import Summary, final_summary
 from revalued.report.theory import Cells, cell_of
-from revalued.report.verdicts import Decision, Finding, cvar_values, minutes_of
+from revalued.report.verdicts import HINTS, Decision, Finding, cvar_values, minutes_of
 
 MIXED, HOLDS_IN_PART, FAILS_IN_PART = "mixed", "holds in part", "fails in part"
 _NONE = "–"
 _ANSWERS = {"holds": "yes", "does not hold": "no", HOLDS_IN_PART: "partly yes", FAILS_IN_PART: "partly no"}
-_ORDER: tuple[Decision, ...] = ("holds", "does not hold", "undecided", "not enough data")
+_ORDER: tuple[Decision, ...] = ("holds", "does not hold", "undecided", *HINTS, "not enough data")
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,7 @@ def headline(finding: Finding) -> str:
         return finding.overall.decision
     decisions = {verdict.decision for verdict in finding.verdicts}
     known = decisions - {"not enough data"}
+    known = known - set(HINTS) or known  # single seeds speak where nothing has been decided
     if len(known) < 2:
         return known.pop() if known else "not enough data"
     if known == {"holds", "undecided"}:

@@ -14,7 +14,9 @@ from revalued.report.claims import WALL_TIME_RATIO, Claim, claims_of
 from revalued.report.results import ExperimentResults
 from revalued.report.statistics import Groups, Interval
 
-Decision = Literal["holds", "does not hold", "undecided", "not enough data"]
+Decision = Literal["holds", "does not hold", "undecided", "perhaps", "perhaps not", "not enough data"]
+HINTS: tuple[Decision, ...] = ("perhaps", "perhaps not")
+"""What a single seed says, which decides nothing."""
 MIN_SEEDS = 2
 """A verdict on a task needs so many finished seeds on either side."""
 MIN_TASKS = 6
@@ -81,7 +83,16 @@ def decide_returns(better: Sequence[float], worse: Sequence[float]) -> Decision:
     """Return the verdict for returns of which a claim says which are the higher ones."""
     if max(np.median(better), np.median(worse)) < NOTHING_LEARNT:
         return "undecided"
-    return decide(statistics.difference(better, worse)[1])
+    return _decide_difference(better, worse)
+
+
+def _decide_difference(upper: Sequence[float], lower: Sequence[float]) -> Decision:
+    value, interval = statistics.difference(upper, lower)
+    return decide(interval) if _enough(upper, lower) else _hint(value > 0)
+
+
+def _hint(speaks_for_it: bool) -> Decision:
+    return "perhaps" if speaks_for_it else "perhaps not"
 
 
 def decide_within(interval: Interval, allowed: Interval) -> Decision:
@@ -155,21 +166,26 @@ def _enough(better: Sequence[float], worse: Sequence[float]) -> bool:
 def _compare(claim: Claim, where: str, better: list[float], worse: list[float]) -> Verdict:
     style = ".3g" if claim.measure == "cvar" else ".1f"
     means = " against ".join(f"{sum(found) / len(found):{style}}" for found in (better, worse) if found)
-    if not _enough(better, worse):
-        detail = f"finished seeds: {len(better)} and {len(worse)}; {MIN_SEEDS} of each are needed"
-        both = f"{means}; " if better and worse else ""
-        return Verdict(where, "not enough data", both + detail)
-    seeds = f"{len(better)} and {len(worse)} seeds"
+    few = f"finished seeds: {len(better)} and {len(worse)}; {MIN_SEEDS} of each are needed"
+    if not (better and worse):
+        return Verdict(where, "not enough data", few)
+    several = _enough(better, worse)
+    seeds = f"{len(better)} and {len(worse)} seeds" if several else few
     if claim.measure == "minutes":
         value, interval = statistics.ratio(better, worse)
-        detail = f"{means} minutes; ratio {value:.2f} {_range(interval, '.2f')}; {seeds}"
-        return Verdict(where, decide_within(interval, WALL_TIME_RATIO), detail)
-    if claim.measure == "cvar":  # the lower is the better one
+        in_range = WALL_TIME_RATIO[0] <= value <= WALL_TIME_RATIO[1]
+        found, said = f" minutes; ratio {value:.2f}", _range(interval, ".2f")
+        decision = decide_within(interval, WALL_TIME_RATIO) if several else _hint(in_range)
+    elif claim.measure == "cvar":  # the lower is the better one
         value, interval = statistics.difference(worse, better)
-        return Verdict(where, decide(interval), f"{means}; lower by {value:.3g} {_range(interval, '.3g')}; {seeds}")
-    value, interval = statistics.difference(better, worse)
-    detail = f"{means}; difference {value:+.1f} {_range(interval, '+.1f')}; {seeds}"
-    return Verdict(where, decide_returns(better, worse), detail)
+        found, said = f"; lower by {value:.3g}", _range(interval, ".3g")
+        decision = _decide_difference(worse, better)
+    else:
+        value, interval = statistics.difference(better, worse)
+        found, said = f"; difference {value:+.1f}", _range(interval, "+.1f")
+        decision = decide_returns(better, worse)
+    interval_said = f" {said}" if several else ""
+    return Verdict(where, decision, f"{means}{found}{interval_said}; {seeds}")
 
 
 def _overall(claim: Claim, pairs: Pairs) -> Verdict | None:
