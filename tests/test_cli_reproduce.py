@@ -95,7 +95,7 @@ def test_a_dry_run_shows_the_plan_and_writes_nothing(capsys: pytest.CaptureFixtu
     shown = capsys.readouterr().out
     assert "REValueD, DecQN and BDQ on the control suite" in shown
     assert "Laptop scale: 150,000 interactions per run" in shown
-    assert "152 runs, 0 finished already; with 2 jobs; the time it takes is unknown until the first run" in shown
+    assert "190 runs, 0 finished already; with 2 jobs; the time it takes is unknown until the first run" in shown
     assert list(Path().iterdir()) == []
     assert reproduce(["theorems", "--dry-run"]) == 0
     assert "computed without training" in capsys.readouterr().out
@@ -109,10 +109,10 @@ def test_a_dry_run_counts_what_is_finished(capsys: pytest.CaptureFixture[str]) -
     folder.write_summary({"finished": True, "env_steps": 150_000, "wall_seconds": 500.0, "machine": machine()})
     assert reproduce(["main", "--dry-run", "--seeds", "2", "--tasks", "walker-walk"]) == 0
     # One lean critic took 500 s, where a third of what ten take is stepping and the rest a tenth. So ten take 1,250 s
-    # and a wide one 1,270: 500 + 2 (500 + 1,250 + 1,270), two at a time.
-    known = "about 54:30 with 2 jobs, from finished runs on this machine"
-    others = "6 runs of kinds that have not been measured yet are estimated from others"
-    assert f"8 runs, 1 finished already; {known}; {others}" in capsys.readouterr().out
+    # and a wide one 1,270: 500 + 2 (500 + 1,250 + 1,250 + 1,270), two at a time.
+    known = "about 1:15:20 with 2 jobs, from finished runs on this machine"
+    others = "8 runs of kinds that have not been measured yet are estimated from others"
+    assert f"10 runs, 1 finished already; {known}; {others}" in capsys.readouterr().out
     assert reproduce(["main", "--dry-run", "--seeds", "1", "--tasks", "walker-walk"]) == 0
     shown = capsys.readouterr().out
     assert "4 runs, 1 finished already" in shown
