@@ -170,8 +170,11 @@ def test_what_cannot_work_is_said_in_one_line(monkeypatch: pytest.MonkeyPatch) -
         OneAgent(Painter())
     with pytest.raises(UserError, match="reward='max' is none of mean, sum, ann, ben, cat"):
         OneAgent(Crew(), "max")
-    with pytest.raises(UserError, match="module 'no_such_zoo' cannot be imported: ModuleNotFoundError"):
+    with pytest.raises(UserError, match="named 'no_such_zoo': install the package that has 'no_such_zoo'"):
         find_task(TaskSpec("pettingzoo:no_such_zoo"))
+    monkeypatch.setitem(sys.modules, "mpe2", None)  # as if it were not there
+    with pytest.raises(UserError, match="pip install --no-deps mpe2 pettingzoo pygame"):
+        find_task(TaskSpec("pettingzoo:mpe2.simple_spread_v3"))
     turns = types.ModuleType("zoo_of_turns")
     turns.env = Crew  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "zoo_of_turns", turns)

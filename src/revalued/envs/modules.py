@@ -9,14 +9,21 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from types import ModuleType
 
 from revalued.errors import UserError
 
 GYM, PETTINGZOO = "gym:", "pettingzoo:"
-_IN_AN_EXTRA = dict.fromkeys(("mobile_env", "lbforaging", "rware", "sumo_rl"), "problems")
-"""Modules that an extra of ours installs."""
+_PROBLEMS = dict.fromkeys(("mobile_env", "lbforaging", "rware", "sumo_rl"), "pip install 'revalued[problems]'")
+HOW_TO_INSTALL: Mapping[str, str] = {
+    **_PROBLEMS,
+    "icu_sepsis": "pip install --no-deps icu-sepsis",  # what it depends on, the retired gym among it, is not used
+    "dacbench": "pip install --no-deps dacbench",  # only its data is read
+    "mpe2": "pip install --no-deps mpe2 pettingzoo pygame",  # it asks for pygame-ce, which gets in the way of pygame
+    "pettingzoo": "pip install --no-deps pettingzoo",
+}
+"""Commands that bring modules which tasks are known to need."""
 
 
 def module_of(task: str) -> str:
@@ -54,6 +61,7 @@ def import_for(task: str) -> ModuleType:
         reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
         if isinstance(error, ModuleNotFoundError) and os.path.lexists(f"{module}.py"):
             reason += "; the current folder is not searched, unless you set PYTHONPATH=."
-        elif isinstance(error, ModuleNotFoundError) and error.name in _IN_AN_EXTRA:
-            reason += f": pip install 'revalued[{_IN_AN_EXTRA[error.name]}]'"
+        elif isinstance(error, ModuleNotFoundError) and error.name:
+            package = error.name.partition(".")[0]
+            reason += f": {HOW_TO_INSTALL.get(package, f'install the package that has {package!r}')}"
         raise UserError(f"{task}: module {module!r} cannot be imported: {reason}") from error

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import gymnasium
 
+from revalued.envs.modules import HOW_TO_INSTALL
 from revalued.envs.suites import sepsis, sigmoid, traffic
 from revalued.envs.suites.gym_ids import make_gym_env
 from revalued.envs.suites.own_process import OwnProcess
@@ -18,7 +19,6 @@ from revalued.envs.suites.pettingzoo import make_pettingzoo_env
 from revalued.errors import UserError, unknown_name
 
 PREFIX = "problem:"
-_EXTRA = "pip install 'revalued[problems]'"
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,6 @@ class Problem:
     """Makes the environment, given the folder of its package and a render mode."""
     package: str
     """The module that has to be there."""
-    install: str = _EXTRA
-    """The command that brings it."""
     has_pictures: bool = False
     optimum: float | None = None
     """The expected return of the best policy, or what no policy can exceed."""
@@ -90,7 +88,6 @@ def _sigmoid(coupling: sigmoid.Coupling) -> Problem:
         title,
         lambda package, _: sigmoid.SigmoidEnv(sigmoid.read_instances(package), coupling),
         "dacbench",
-        "pip install --no-deps dacbench",
     )
 
 
@@ -102,7 +99,6 @@ PROBLEMS: Final[dict[str, Problem]] = {
         "sepsis treatment",
         lambda package, _: sepsis.SepsisEnv(sepsis.read_tables(package)),
         "icu_sepsis",
-        "pip install --no-deps icu-sepsis",  # what it depends on, the retired gym among it, is not used
         optimum=0.8751,  # by value iteration, see `sepsis.known_values`
     ),
     "foraging": Problem(
@@ -118,7 +114,6 @@ PROBLEMS: Final[dict[str, Problem]] = {
         "robots that spread out",
         partial(_staying_agents, "pettingzoo:mpe2.simple_spread_v3"),
         "mpe2",
-        "pip install --no-deps mpe2 pettingzoo pygame",  # it asks for pygame-ce, which gets in the way of pygame
         has_pictures=True,
     ),
     "traffic": Problem("traffic lights", lambda _, __: OwnProcess(f"{traffic.__name__}:TrafficEnv"), "sumo_rl"),
@@ -135,7 +130,7 @@ def make_problem(task: str, render_mode: str | None) -> gymnasium.Env[Any, Any]:
     problem = PROBLEMS[name]
     found = importlib.util.find_spec(problem.package)
     if found is None or found.origin is None:
-        raise UserError(f"{task} needs the package {problem.package!r}: {problem.install}")
+        raise UserError(f"{task} needs the package {problem.package!r}: {HOW_TO_INSTALL[problem.package]}")
     if render_mode is not None and not problem.has_pictures:
         raise UserError(f"{task} has no pictures")
     try:
