@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import signal
 import subprocess
@@ -15,6 +16,7 @@ import numpy as np
 import pytest
 
 from experiment_helpers import SCALE, TOY, InThisProcess, carry_out_toy, planned, read_csv
+from report_data import write_training
 from revalued.cli import experiment_runs
 from revalued.cli.reproduce import reproduce
 from revalued.errors import UserError
@@ -102,6 +104,23 @@ def test_by_hand(tmp_path: Path) -> None:
         ("decqn", "toy-counting", 0), ("revalued", "toy-counting", 0),  # more seeds than the other task: first
         ("decqn", "toy-levers", 0), ("revalued", "toy-levers", 0),
         ("decqn", "toy-counting", 1), ("revalued", "toy-counting", 1),
+    ]  # fmt: skip
+
+
+def test_more_seeds_where_nobody_learns_come_last(tmp_path: Path) -> None:
+    main = EXPERIMENTS["main"]
+    assert isinstance(main, Experiment)
+    tasks = ("dog-run", "walker-walk", "humanoid-run")
+    levels = {("decqn", "dog-run"): 5.0, ("decqn", "walker-walk"): 500.0, ("decqn", "humanoid-run"): 1.0}
+    levels[("lean", "humanoid-run")] = 40.0  # one has begun to learn
+    folder = write_training(tmp_path, "main", levels, seeds=1)
+    facts = json.loads((folder / "provenance.json").read_text())
+    (folder / "provenance.json").write_text(json.dumps(facts | {"variants": {}}))
+    ledger = Ledger(main, LAPTOP, plan(main, LAPTOP, 2, tasks, ["decqn"]), tmp_path)
+    assert ledger.unlearnt() == {"dog-run"}
+    assert [(run.task, run.seed) for run in work_order([ledger])[0]] == [
+        ("dog-run", 0), ("walker-walk", 0), ("humanoid-run", 0),
+        ("walker-walk", 1), ("humanoid-run", 1), ("dog-run", 1),
     ]  # fmt: skip
 
 

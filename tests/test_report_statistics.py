@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from report_data import make_run
+from revalued.experiments.recorded import FINAL_EVALUATIONS
 from revalued.report import statistics
 from revalued.report.results import RunResults
-from revalued.report.statistics import FINAL_EVALUATIONS
 
 scipy_stats: Any = importlib.import_module("scipy.stats")
 

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import fcntl
 import os
+import statistics
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from revalued.errors import UserError
+from revalued.experiments.catalogue import dimensions_of
 from revalued.experiments.plan import Experiment, PlannedRun, Variant, scale_note
-from revalued.experiments.recorded import RecordedRun, finished_entries, identity, recorded_runs
+from revalued.experiments.recorded import (
+    FINAL_EVALUATIONS,
+    NOTHING_LEARNT,
+    RecordedRun,
+    finished_entries,
+    identity,
+    recorded_runs,
+)
 from revalued.experiments.result_files import (
     CVAR,
     CVAR_COLUMNS,
@@ -96,6 +105,15 @@ class Ledger:
         """Return where a recorded run was made; where it was not noted, all are taken to be of one kind of machine."""
         processor = entry.get("processor")
         return (self._before.get("machine") or {}) | ({} if processor is None else {"processor": processor})
+
+    def unlearnt(self) -> set[str]:
+        """Return the control suite's tasks on which no recorded run has learnt anything: more seeds decide little."""
+        best: dict[str, float] = {}
+        for (_, task, _), rows in self._rows[RESULTS].items():
+            if dimensions_of(task) is not None:
+                final = statistics.mean(float(row["return"]) for row in rows[-FINAL_EVALUATIONS:])
+                best[task] = max(final, best.get(task, final))
+        return {task for task, final in best.items() if final < NOTHING_LEARNT}
 
     def write(self, failed: Collection[Path] = ()) -> None:
         """Write all files anew from what is on disk now; other processes may be at work on the same experiment."""

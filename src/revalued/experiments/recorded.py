@@ -17,6 +17,12 @@ from revalued.experiments.result_files import (
     read_table,
 )
 
+FINAL_EVALUATIONS = 3
+"""The final performance of a run is the mean of so many last evaluations: one greedy episode alone is noisy, and more
+than a few would mix in earlier policies. The paper reports asymptotic returns and does not say how it averages."""
+NOTHING_LEARNT = 20.0
+"""Who returns less (of 1,000) on the control suite has hardly learnt anything."""
+
 Identity = tuple[str, str]
 """What tells a run from all others: its task's folder, and the hash of its configuration."""
 

@@ -31,15 +31,17 @@ def work_order(ledgers: Sequence[Ledger]) -> tuple[list[PlannedRun], list[Path]]
 
     First seeds come before second ones. Within a seed, experiments take turns, one task each with all its variants, so
     that none waits until a large one is done; a task with more seeds than the others comes first in its experiment.
+    More seeds where the first has shown that nobody learns anything come last of all.
     """
-    turns: list[tuple[tuple[int, int, int], PlannedRun, Path]] = []
+    turns: list[tuple[tuple[bool, int, int, int], PlannedRun, Path]] = []
     for place, ledger in enumerate(ledgers):
+        unlearnt = ledger.unlearnt()
         seeds: dict[str, int] = {}
         for run in ledger.planned:
             seeds[run.task] = max(seeds.get(run.task, 0), run.seed + 1)
         rank = {task: number for number, task in enumerate(sorted(seeds, key=lambda task: -seeds[task]))}
         turns += [
-            ((run.seed, rank[run.task], place), run, path)
+            ((run.seed > 0 and run.task in unlearnt, run.seed, rank[run.task], place), run, path)
             for run, path in zip(ledger.planned, ledger.paths, strict=True)
         ]
     found: dict[Path, PlannedRun] = {}

@@ -9,6 +9,7 @@ from typing import Any
 
 from revalued.experiments.catalogue import EXPERIMENTS
 from revalued.experiments.naming import task_in_words
+from revalued.experiments.recorded import FINAL_EVALUATIONS
 from revalued.experiments.result_files import key_of, merged
 from revalued.report import figures, front, pages, tables, theory, theory_figures, verdicts
 from revalued.report.drawing import Figure, panel_svg
@@ -16,7 +17,7 @@ from revalued.report.lessons import lessons
 from revalued.report.pages import Html, Section
 from revalued.report.published import REMARKS
 from revalued.report.results import ExperimentResults
-from revalued.report.statistics import FINAL_EVALUATIONS, RESAMPLES, separation_by_chance
+from revalued.report.statistics import RESAMPLES, separation_by_chance
 from revalued.report.tables import TextTable, answer, headline
 from revalued.report.verdicts import MIN_SEEDS, MIN_TASKS, Finding
 

@@ -8,13 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from revalued.experiments.recorded import FINAL_EVALUATIONS
 from revalued.experiments.scales import PAPER_TIMED_ENV_STEPS
 from revalued.report.results import ExperimentResults, Floats, RunResults
 from revalued.seeding import stream_rng
 
-FINAL_EVALUATIONS = 3
-"""The final performance of a run is the mean of so many last evaluations: one greedy episode alone is noisy, and more
-than a few would mix in earlier policies. The paper reports asymptotic returns and does not say how it averages."""
 RESAMPLES = 10_000
 CURVE_RESAMPLES = 1_000
 LEVEL = 0.95

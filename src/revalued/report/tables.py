@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from revalued.experiments.naming import task_in_words
+from revalued.experiments.recorded import FINAL_EVALUATIONS
 from revalued.report import statistics
 from revalued.report.published import Published, reference
 from revalued.report.results import ExperimentResults
@@ -142,7 +143,7 @@ def success_table(experiment: ExperimentResults) -> TextTable:
         known = [rate for rate in rates if rate is not None]
         return f"{sum(known) / len(known):.0%}" if known else _NONE
 
-    caption = f"Share of the last {statistics.FINAL_EVALUATIONS} test episodes, over all seeds, that reached the goal"
+    caption = f"Share of the last {FINAL_EVALUATIONS} test episodes, over all seeds, that reached the goal"
     return _by_task(experiment, cell, caption)
 
 

@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 
 from revalued.experiments.naming import task_in_words
+from revalued.experiments.recorded import NOTHING_LEARNT
 from revalued.report import statistics
 from revalued.report.claims import WALL_TIME_RATIO, Claim, claims_of
 from revalued.report.results import ExperimentResults
@@ -21,8 +22,6 @@ MIN_SEEDS = 2
 """A verdict on a task needs so many finished seeds on either side."""
 MIN_TASKS = 6
 """A verdict on tasks of which some have a single seed needs so many: fewer do not say how much tasks differ."""
-NOTHING_LEARNT = 20.0
-"""Where half the seeds of either side return less (of 1,000), few have learnt anything, and chance decides who did."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +79,10 @@ def decide(interval: Interval) -> Decision:
 
 
 def decide_returns(better: Sequence[float], worse: Sequence[float]) -> Decision:
-    """Return the verdict for returns of which a claim says which are the higher ones."""
+    """Return the verdict for returns of which a claim says which are the higher ones.
+
+    Where half the seeds of either side have learnt nothing, chance decides who has.
+    """
     if max(np.median(better), np.median(worse)) < NOTHING_LEARNT:
         return "undecided"
     return _decide_difference(better, worse)
