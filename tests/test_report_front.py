@@ -7,11 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure as Canvas
 
-from report_data import write_training
+from report_data import make_run, write_training
 from revalued.report import curves, front, peers
 from revalued.report.drawing import panel_svg
-from revalued.report.results import load_results
+from revalued.report.results import ExperimentResults, load_results
 from revalued.report.tables import success_table
 
 
@@ -36,6 +37,20 @@ def test_main_is_drawn_over_minutes_too(tmp_path: Path) -> None:
     assert figure is not None
     assert figure.name == "main-minutes"
     assert "minutes" in panel_svg(figure.panels[0])
+
+
+def test_noise_near_zero_does_not_fill_a_panel() -> None:
+    runs = (make_run([1, 2, 1], "decqn", "humanoid-run"), make_run([500] * 3, "decqn", "walker-walk"))
+    figure = curves.learning_curves(ExperimentResults("main", {}, runs))
+    assert figure is not None
+    tops = []
+    for panel in figure.panels:
+        axes = Canvas().subplots()
+        panel.draw(axes)
+        tops.append(axes.get_ylim()[1])
+    walks, runs_about = tops
+    assert runs_about == 40
+    assert 500 < walks < 600
 
 
 def test_minutes_of_two_processors_are_not_mixed(tmp_path: Path) -> None:

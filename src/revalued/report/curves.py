@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from revalued.experiments.catalogue import dimensions_of
 from revalued.experiments.naming import task_in_words
+from revalued.experiments.recorded import NOTHING_LEARNT
 from revalued.report import peers, statistics
 from revalued.report.drawing import GREY, INK, Figure, Panel, colours_of, from_zero, legend_of
 from revalued.report.published import reference
@@ -162,6 +164,8 @@ def _draw_curves(axes: Axes, curves: Mapping[str, Curve], colours: Mapping[str, 
 def _finish(axes: Axes, task: str, over: str) -> None:
     axes.set(title=task_in_words(task), xlabel=over, ylabel="return")
     from_zero(axes)
+    if dimensions_of(task) is not None:  # where nobody has learnt anything, noise should not fill the picture
+        axes.set_ylim(top=max(axes.get_ylim()[1], 2 * NOTHING_LEARNT))
 
 
 def _ends(experiment: ExperimentResults, curves: Mapping[str, Curve]) -> str:
