@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -76,8 +77,8 @@ def test_single_seeds_are_called_so(tmp_path: Path) -> None:
     levels = {("revalued", "dog-walk"): 200.0, ("decqn", "dog-walk"): 100.0, ("decqn-ensemble", "dog-walk"): 150.0}
     write_training(tmp_path, "long-run", levels, seeds=1)
     assert texts(found(tmp_path, "million"))[:2] == [
-        "decqn-ensemble against DecQN, 1 task, 1 seed: higher with one seed on 1.",
-        "REValueD against decqn-ensemble, 1 task, 1 seed: higher with one seed on 1.",
+        "decqn-ensemble against DecQN, 1 seed, higher with one seed: dog-walk 150 and 100.",
+        "REValueD against decqn-ensemble, 1 seed, higher with one seed: dog-walk 200 and 150.",
     ]
 
 
@@ -87,9 +88,13 @@ def test_the_best_number_of_critics_and_those_that_are_as_good(tmp_path: Path) -
     (answer,) = found(tmp_path, "How many critics").answers
     # two seeds 20 apart have a standard error of 10: 296 + 10 reaches 300, 100 + 10 does not
     assert answer == Answer(
-        "cheetah-run, 2 seeds: highest at K = 10; within a standard error of it: 3.",
-        "K = 1: 100, K = 3: 296, K = 10: 300.",
+        "cheetah-run, 2 seeds: highest at K = 10; within a standard error of it: 3 (1: 100, 3: 296, 10: 300)."
     )
+
+
+def test_one_number_of_critics_is_not_the_best(tmp_path: Path) -> None:
+    write_training(tmp_path, "ensemble-size", {("revalued-k10", "cheetah-run"): 100.0})
+    assert found(tmp_path, "How many critics").answers == ()
 
 
 def test_whether_curves_still_rise() -> None:
@@ -98,13 +103,21 @@ def test_whether_curves_still_rise() -> None:
     level = make_run([5, 8, 8, 8, 8, 8, 8, 8], "decqn", "fish-swim")
     assert rising.env_steps.tolist() == (steps / 2).tolist()
     results = {"main": ExperimentResults("main", {}, (rising, level))}
-    (lesson,) = [lesson for lesson in lessons(results) if lesson.question.startswith("How long to train")]
-    assert lesson.answers == (
+    assert how_long(results) == (Answer("DecQN, from the middle to the end: walker-walk 3 → 7, fish-swim 8 → 8."),)
+    more = tuple(replace(level, task=task) for task in ("dog-walk", "dog-run"))
+    results = {"main": ExperimentResults("main", {}, (rising, level, *more))}
+    assert how_long(results) == (
         Answer(
-            "DecQN: the end lies more than 10% above the middle of the run on 1 of 2 tasks.",
-            "From the middle to the end, still rising: walker-walk 3 → 7; level: fish-swim 8 → 8.",
+            "DecQN: the end lies more than 10% above the middle of the run on 1 of 4 tasks.",
+            "From the middle to the end, still rising: walker-walk 3 → 7; level: fish-swim 8 → 8, dog-walk 8 → 8, "
+            "dog-run 8 → 8.",
         ),
     )
+
+
+def how_long(results: dict[str, ExperimentResults]) -> tuple[Answer, ...]:
+    (lesson,) = [lesson for lesson in lessons(results) if lesson.question.startswith("How long to train")]
+    return lesson.answers
 
 
 def test_metaworld_says_how_often_goals_were_reached(tmp_path: Path) -> None:

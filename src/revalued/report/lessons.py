@@ -20,6 +20,8 @@ from revalued.report.verdicts import (
     training_findings,
 )
 
+_FEW = 3
+"""So many tasks are named in a sentence; more are counted, and named in its detail."""
 _RISING = 1.1
 """A curve still rises where its end lies so far above its middle."""
 _OUTCOMES: Mapping[Decision, str] = {
@@ -70,11 +72,13 @@ def compared(experiment: ExperimentResults, first: str, second: str) -> Answer |
         outcome[_OUTCOMES[decide_returns(ours, theirs)]].append(means)
     names = f"{experiment.label(first)} against {experiment.label(second)}"
     seeds = _counted(sorted({len(values) for pair in common.values() for values in pair}), "seed")
+    together = _together(experiment, first, second, list(common))
+    told = "; ".join(f"{kind}: {', '.join(where)}" for kind, where in outcome.items() if where)
+    if len(common) <= _FEW:
+        return Answer(f"{names}, {seeds}, {told}. {together}".rstrip())
     parts = [f"{kind} on {len(where)}" for kind, where in outcome.items() if where]
     text = f"{names}, {_counted([len(common)], 'task')}, {seeds}: {', '.join(parts)}."
-    detail = "; ".join(f"{kind}: {', '.join(where)}" for kind, where in outcome.items() if where)
-    together = _together(experiment, first, second, list(common))
-    return Answer(f"{text} {together}".rstrip(), f"{detail[0].upper()}{detail[1:]}.")
+    return Answer(f"{text} {together}".rstrip(), f"{told[0].upper()}{told[1:]}.")
 
 
 def _finals(experiment: ExperimentResults, first: str, second: str, task: str) -> tuple[list[float], list[float]]:
@@ -132,10 +136,10 @@ def _best_setting(symbol: str) -> Callable[[ExperimentResults], list[Answer]]:
                 if (value := experiment.setting(variant)) is not None
                 and (summary := statistics.final_summary(experiment, variant, task)) is not None
             }
-            if not summaries:
+            if len(summaries) < 2:
                 continue
             best = max(summaries, key=lambda value: summaries[value].mean)
-            listed = ", ".join(f"{symbol} = {value:g}: {summaries[value].mean:.0f}" for value in sorted(summaries))
+            listed = ", ".join(f"{value:g}: {summaries[value].mean:.0f}" for value in sorted(summaries))
             level = [
                 f"{value:g}"
                 for value, summary in sorted(summaries.items())
@@ -143,7 +147,7 @@ def _best_setting(symbol: str) -> Callable[[ExperimentResults], list[Answer]]:
             ]
             also = f"; within a standard error of it: {', '.join(level)}" if level else ""
             seeds = _counted(sorted({summary.seeds for summary in summaries.values()}), "seed")
-            found.append(Answer(f"{task_in_words(task)}, {seeds}: highest at {symbol} = {best:g}{also}.", f"{listed}."))
+            found.append(Answer(f"{task_in_words(task)}, {seeds}: highest at {symbol} = {best:g}{also} ({listed})."))
         return found
 
     return answer
@@ -161,8 +165,12 @@ def _how_long(experiment: ExperimentResults) -> list[Answer]:
             middle = float(np.interp(curve.xs[-1] / 2, curve.xs, curve.mean))
             end = float(np.mean([final_performance(run) for run in runs]))
             (rising if end > _RISING * middle else level).append(f"{task_in_words(task)} {middle:.0f} → {end:.0f}")
-        if rising or level:
-            total = len(rising) + len(level)
+        total = len(rising) + len(level)
+        if 0 < total <= _FEW:
+            found.append(
+                Answer(f"{experiment.label(variant)}, from the middle to the end: {', '.join(rising + level)}.")
+            )
+        elif total:
             text = f"{experiment.label(variant)}: the end lies more than 10% above the middle of the run on "
             text += f"{len(rising)} of {_counted([total], 'task')}."
             parts = [f"still rising: {', '.join(rising)}"] * bool(rising) + [f"level: {', '.join(level)}"] * bool(level)
