@@ -1,4 +1,4 @@
-"""What docs/learnt.md says in short, held against the tables of results."""
+"""What docs/learnt.md and the README say in short, held against the tables of results."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from revalued.experiments.catalogue import dimensions_of
-from revalued.report import statistics
+from revalued.report import peers, statistics
 from revalued.report.results import ExperimentResults, load_results
 from revalued.report.statistics import final_performance
 from revalued.report.verdicts import minutes_of, training_findings
@@ -52,6 +52,15 @@ def test_how_many_critics(found: dict[str, ExperimentResults]) -> None:
         minutes_of(found["wall-time"], "revalued", "walker-walk")[0][0]
         > 3 * (minutes_of(found["wall-time"], "decqn", "walker-walk")[0][0])
     )
+
+
+def test_the_end_of_a_long_run(found: dict[str, ExperimentResults]) -> None:
+    long = found["long-run"]
+    ensemble, regularised = (final(long, variant, "dog-walk") for variant in ("decqn-ensemble", "revalued"))
+    assert ensemble > peers.AT_A_MILLION["dog-walk"][peers.CURVE_PEER]
+    assert regularised < 0.75 * ensemble
+    (run,) = long.of("decqn-ensemble", "dog-walk")
+    assert 50 * 60 < run.wall_s[-1] < 70 * 60
 
 
 def test_how_wide() -> None:
