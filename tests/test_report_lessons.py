@@ -99,18 +99,21 @@ def test_one_number_of_critics_is_not_the_best(tmp_path: Path) -> None:
 
 def test_whether_curves_still_rise() -> None:
     steps = np.arange(1.0, 9.0) * 10_000
-    rising = make_run(list(range(1, 9)), "decqn", "walker-walk")
-    level = make_run([5, 8, 8, 8, 8, 8, 8, 8], "decqn", "fish-swim")
+    rising = make_run([100 * number for number in range(1, 9)], "decqn", "walker-walk")
+    level = make_run([50, 80, 80, 80, 80, 80, 80, 80], "decqn", "fish-swim")
     assert rising.env_steps.tolist() == (steps / 2).tolist()
     results = {"main": ExperimentResults("main", {}, (rising, level))}
-    assert how_long(results) == (Answer("DecQN, from the middle to the end: walker-walk 3 → 7, fish-swim 8 → 8."),)
+    assert how_long(results) == (
+        Answer("DecQN, from the middle to the end: walker-walk 300 → 700, fish-swim 80 → 80."),
+    )
     more = tuple(replace(level, task=task) for task in ("dog-walk", "dog-run"))
-    results = {"main": ExperimentResults("main", {}, (rising, level, *more))}
+    nothing = replace(level, task="humanoid-run", returns=level.returns / 10)
+    results = {"main": ExperimentResults("main", {}, (rising, level, nothing, *more))}
     assert how_long(results) == (
         Answer(
             "DecQN: the end lies more than 10% above the middle of the run on 1 of 4 tasks.",
-            "From the middle to the end, still rising: walker-walk 3 → 7; level: fish-swim 8 → 8, dog-walk 8 → 8, "
-            "dog-run 8 → 8.",
+            "From the middle to the end, still rising: walker-walk 300 → 700; level: fish-swim 80 → 80, "
+            "dog-walk 80 → 80, dog-run 80 → 80.",
         ),
     )
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from revalued.experiments.catalogue import dimensions_of
 from revalued.experiments.naming import task_in_words
+from revalued.experiments.recorded import NOTHING_LEARNT
 from revalued.report import statistics
 from revalued.report.results import ExperimentResults
 from revalued.report.statistics import final_performance, final_success
@@ -164,6 +165,8 @@ def _how_long(experiment: ExperimentResults) -> list[Answer]:
                 continue
             middle = float(np.interp(curve.xs[-1] / 2, curve.xs, curve.mean))
             end = float(np.mean([final_performance(run) for run in runs]))
+            if max(middle, end) < NOTHING_LEARNT:
+                continue
             (rising if end > _RISING * middle else level).append(f"{task_in_words(task)} {middle:.0f} → {end:.0f}")
         total = len(rising) + len(level)
         if 0 < total <= _FEW:
