@@ -31,6 +31,12 @@ def test_the_front_table_by_hand(tmp_path: Path) -> None:
     assert "Critics here: REValueD not recorded" in table.caption
 
 
+def test_nobody_is_ahead_where_nobody_has_learnt_anything() -> None:
+    runs = (make_run([19, 19, 19], "decqn", "humanoid-run"), make_run([1, 1, 1], "bdq", "humanoid-run"))
+    (row,) = front.front_table(ExperimentResults("main", {}, runs), lambda text: f"**{text}**").rows
+    assert row[2:4] == ("1", "19")
+
+
 def test_main_is_drawn_over_minutes_too(tmp_path: Path) -> None:
     write_training(tmp_path, "main", {("revalued", "dog-walk"): 80.0, ("decqn", "dog-walk"): 100.0})
     figure = curves.curves_over_minutes(load_results(tmp_path)["main"])

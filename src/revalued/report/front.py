@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 
 from revalued.experiments.catalogue import dimensions_of
 from revalued.experiments.naming import task_in_words
+from revalued.experiments.recorded import NOTHING_LEARNT
 from revalued.experiments.scales import PAPER_SEEDS, paper_env_steps
 from revalued.report import peers
 from revalued.report.published import reference
@@ -20,6 +21,7 @@ _PAPERS = ("revalued", "decqn")
 def front_table(experiment: ExperimentResults, strong: Callable[[str], str] = lambda text: text) -> TextTable:
     """Return final returns per task beside the paper's; the highest of ours in each row is made `strong`.
 
+    Where nobody has learnt anything no number is the better one.
     Tasks without any finished run stay in, so that a reader sees what is missing.
     """
     variants = experiment.variants
@@ -28,6 +30,8 @@ def front_table(experiment: ExperimentResults, strong: Callable[[str], str] = la
         found = {variant: final_summary(experiment, variant, task) for variant in variants}
         known = {variant: summary.mean for variant, summary in found.items() if summary is not None}
         best = max(known, key=lambda variant: known[variant]) if len(known) > 1 else None
+        if best is not None and known[best] < NOTHING_LEARNT:
+            best = None
         cells = []
         for variant in variants:
             summary = found[variant]
