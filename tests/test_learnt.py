@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from benchmarks.problems import comparisons
 
 from revalued.experiments.catalogue import dimensions_of
 from revalued.report import peers, statistics
@@ -114,3 +115,12 @@ def test_how_long(found: dict[str, ExperimentResults]) -> None:
             rising.append(final(main, variant, task) > 1.1 * middle)
     assert len(rising) > 10
     assert np.mean(rising) > 0.5
+
+
+@pytest.mark.parametrize("problem", ["phones-small", "sigmoid-mean", "traffic"])
+def test_how_far_to_look_ahead(problem: str) -> None:
+    entries = {entry.name: entry.at_budget for entry in comparisons()[problem].entries}
+    one_step, three_steps = entries["lean-at-once"].interval, entries["lean"].interval
+    assert one_step is not None
+    assert three_steps is not None
+    assert one_step[0] > three_steps[1]
