@@ -38,6 +38,9 @@ def test_what_to_start_with(found: dict[str, ExperimentResults]) -> None:
     assert overall(found["confirmation"], statement) == "holds"
     assert overall(found["main"], "Does lean beat REValueD with the same critics?") == "holds"
     assert overall(found["main"], "Does lean beat DecQN with one of its critics?") == "holds"
+    assert overall(found["main"], "Does lean beat DecQN with one critic of its price?") == "undecided"
+    statement = "Does REValueD with ten lean critics beat DecQN with one that costs the same?"
+    assert overall(found["main"], statement) == "does not hold"
 
 
 def test_how_many_critics(found: dict[str, ExperimentResults]) -> None:
